@@ -1,0 +1,42 @@
+# Every target does its own set-up; nothing but python3, make and a package index is needed.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+
+.PHONY: setup check test bench docs quickstart clean
+
+setup: $(VENV)/.dev
+quickstart: $(VENV)/.use
+	$(BIN)/rankbits quickstart
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.use: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[images,report]'
+	touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@ $(VENV)/.use
+
+$(VENV)/.bench: pyproject.toml constraints.txt | $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,bench]'
+	touch $@
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: check
+	$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered
+
+bench: $(VENV)/.bench
+	set -e; for script in benchmarks/speed_*.py; do $(BIN)/python $$script --save; done
+
+docs: $(VENV)/.dev
+	$(BIN)/python docs/build.py
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage

@@ -1,0 +1,58 @@
+"""rankbits: learn to rank, in bits.
+
+Train embeddings and binary codes for the ranking metric itself, turn any embedding into bits,
+search the bits exactly, and judge rankings without letting ties lie.
+"""
+
+from rankbits._check import Refusal
+from rankbits._version import VERSION
+from rankbits.evaluate import evaluate, evaluate_run
+from rankbits.kernels import hamming, hamming_counts, hamming_topk, hamming_within
+from rankbits.metrics import (
+    average_precision,
+    dcg,
+    hit_at,
+    map_at_r,
+    ndcg,
+    precision_at,
+    precision_recall_curve,
+    precision_within,
+    r_precision,
+    rank,
+    rank_codes,
+    recall_at,
+    recall_within,
+    reciprocal_rank,
+)
+from rankbits.types import Codes, Ranking, Report, Results, pack
+
+__version__ = VERSION
+
+__all__ = [
+    "Codes",
+    "Ranking",
+    "Refusal",
+    "Report",
+    "Results",
+    "average_precision",
+    "dcg",
+    "evaluate",
+    "evaluate_run",
+    "hamming",
+    "hamming_counts",
+    "hamming_topk",
+    "hamming_within",
+    "hit_at",
+    "map_at_r",
+    "ndcg",
+    "pack",
+    "precision_at",
+    "precision_recall_curve",
+    "precision_within",
+    "r_precision",
+    "rank",
+    "rank_codes",
+    "recall_at",
+    "recall_within",
+    "reciprocal_rank",
+]

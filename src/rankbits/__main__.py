@@ -1,0 +1,7 @@
+"""``python -m rankbits``."""
+
+import sys
+
+from rankbits.cli import main
+
+sys.exit(main())

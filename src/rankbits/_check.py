@@ -1,0 +1,194 @@
+"""Every refusal is worded here: one sentence that says what it must be and what came.
+
+Nothing in this room computes; each function returns its argument in the form the library works
+with, or raises :class:`Refusal`, a ``ValueError`` whose text is meant for the person who made the
+call.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+
+
+class Refusal(ValueError):
+    """An argument, file or command that rankbits will not work with, in one sentence.
+
+    >>> try:
+    ...     cutoff(0)
+    ... except Refusal as sentence:
+    ...     print(sentence)
+    k must be a whole number of at least 1; got 0.
+    """
+
+
+def refuse(sentence: str) -> NoReturn:
+    raise Refusal(sentence)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """``" (did you mean 'x'?)"``, or nothing when no known word is near."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f" (did you mean '{close[0]}'?)" if close else ""
+
+
+def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
+    if not isinstance(value, str) or value not in allowed:
+        listed = ", ".join(f"'{a}'" for a in allowed)
+        refuse(f"{name} must be one of {listed}; got {value!r}{nearest(str(value), allowed)}.")
+    return value
+
+
+TIES = ("mean", "best", "worst")
+
+
+def ties(value: Any) -> str:
+    return choice("ties", value, TIES)
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """A whole number, bool excluded, of at least ``least``."""
+    if (
+        isinstance(value, (bool, np.bool_))
+        or not isinstance(value, (int, np.integer))
+        or value < least
+    ):
+        refuse(f"{name} must be a whole number of at least {least}; got {value!r}.")
+    return int(value)
+
+
+def number(name: str, value: Any) -> float:
+    """A finite number, bool excluded."""
+    plain = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not plain or not np.isfinite(value):
+        refuse(f"{name} must be a finite number; got {value!r}.")
+    return float(value)
+
+
+def cutoff(value: Any) -> int:
+    return whole("k", value, 1)
+
+
+def cutoffs(values: Any) -> tuple[int, ...]:
+    """``k`` of a report: one cutoff or several, sorted and without repeats."""
+    listed = values if isinstance(values, (tuple, list, range, np.ndarray)) else (values,)
+    return tuple(sorted({cutoff(v) for v in listed}))
+
+
+def array(name: str, value: Any) -> np.ndarray:
+    """A numpy array of whatever came: array, sequence, or tensor on any device.
+
+    bfloat16, which numpy lacks, becomes float32: every bfloat16 is exactly a float32, so ties stay
+    ties.
+    """
+    if isinstance(value, torch.Tensor):
+        value = value.detach()
+        if value.dtype == torch.bfloat16 or "float8" in str(value.dtype):
+            value = value.float()
+        return value.cpu().numpy()
+    try:
+        found = np.asarray(value)
+    except (ValueError, TypeError):
+        refuse(f"{name} must be an array of numbers; got {type(value).__name__}.")
+    if found.dtype.kind not in "biuf":
+        refuse(f"{name} must be an array of numbers; got dtype {found.dtype}.")
+    return found
+
+
+def matrix(name: str, value: Any) -> np.ndarray:
+    found = array(name, value)
+    if found.ndim != 2:
+        refuse(f"{name} must have two dimensions (rows, columns); got shape {found.shape}.")
+    return found
+
+
+def finite(name: str, found: np.ndarray) -> np.ndarray:
+    if found.dtype.kind == "f" and not np.isfinite(found).all():
+        bad = int(np.argmin(np.isfinite(found).reshape(len(found), -1).all(axis=1)))
+        refuse(f"{name} must be finite; row {bad} has nan or inf.")
+    return found
+
+
+def same_length(name: str, found: int, other: str, wanted: int) -> None:
+    if found != wanted:
+        refuse(f"{name} must have one row for each of {other}: {wanted:,}; got {found:,}.")
+
+
+def same_bits(query_bits: int, database_bits: int) -> None:
+    if query_bits != database_bits:
+        refuse(
+            f"Queries and database must have the same number of bits; "
+            f"got {query_bits} and {database_bits}."
+        )
+
+
+def not_empty(name: str, rows: int) -> None:
+    if rows == 0:
+        refuse(f"The {name} must not be empty; got 0 rows.")
+
+
+def packed(value: Any, bits: int) -> np.ndarray:
+    """The packed rows of a ``Codes``: uint8, (n, ceil(bits/8)), pad bits zero."""
+    found = array("packed", value)
+    wanted = (bits + 7) // 8
+    if found.dtype != np.uint8:
+        refuse(f"packed must be uint8; got {found.dtype} (rb.pack makes bits of numbers).")
+    if found.ndim != 2 or found.shape[1] != wanted:
+        refuse(f"packed must have shape (n, {wanted}) for {bits} bits; got {found.shape}.")
+    if bits % 8 and (found[:, -1] & ((1 << (8 - bits % 8)) - 1)).any():
+        refuse(f"The pad bits after the last of {bits} bits must be zero; some are set.")
+    return np.ascontiguousarray(found)
+
+
+MOST_GRADE = 255
+
+
+def grades(name: str, value: Any) -> np.ndarray:
+    """Relevance as non-negative whole numbers; bool counts as 0 and 1."""
+    found = finite(name, array(name, value))
+    if found.dtype.kind == "b":
+        return found.astype(np.uint8)
+    if found.dtype.kind == "f" and (found != np.floor(found)).any():
+        refuse(f"{name} must be whole grades; got fractions such as {found[found % 1 != 0][0]}.")
+    if found.size and found.min() < 0:
+        refuse(f"{name} must be non-negative grades; got {found.min()}.")
+    if found.size and found.max() > MOST_GRADE:
+        refuse(f"{name} must be grades of at most {MOST_GRADE}; got {found.max()}.")
+    return found.astype(np.uint8)
+
+
+def labels(name: str, value: Any, rows: int) -> np.ndarray:
+    """(n,) whole numbers as int64, or (n, C) multi-hot as bool."""
+    if value is None:
+        refuse(f"{name} must be given: (n,) whole numbers or (n, C) multi-hot.")
+    found = finite(name, array(name, value))
+    if found.ndim not in (1, 2):
+        refuse(f"{name} must have shape (n,) or (n, C); got {found.shape}.")
+    same_length(name, len(found), "its codes", rows)
+    if found.dtype.kind == "f" and (found != np.floor(found)).any():
+        refuse(f"{name} must be whole numbers; got fractions.")
+    if found.ndim == 1:
+        return found.astype(np.int64)
+    if not ((found == 0) | (found == 1)).all():
+        refuse(f"{name} with two dimensions must be multi-hot, only 0 and 1; got other values.")
+    return found.astype(bool)
+
+
+def same_kind_of_labels(query: np.ndarray, database: np.ndarray) -> None:
+    if query.ndim != database.ndim or query.shape[1:] != database.shape[1:]:
+        refuse(
+            "Query and database labels must be of one kind, both (n,) or both (n, C) with one C; "
+            f"got {query.shape} and {database.shape}."
+        )
+
+
+def square(rows: int, columns: int) -> None:
+    if rows != columns:
+        refuse(
+            f"exclude_self needs the database to be the queries themselves, row for row; "
+            f"got {rows:,} queries and {columns:,} database rows."
+        )

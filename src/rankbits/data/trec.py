@@ -1,0 +1,160 @@
+"""TREC's two files: a run (what a system returned) and qrels (what was judged relevant).
+
+run    ``query Q0 document rank score tag``     the score decides, the rank column is not read
+qrels  ``query 0 document grade``
+
+As in trec_eval, a document without a judgement is not relevant, and relevant documents that the run
+does not return count in the denominators. Unlike trec_eval, which orders equal scores by document
+name, equal scores are ties.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.types import Ranking
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """A run beside its judgements, query by query: scores and grades of what was returned, and the
+    grades of judged documents that were not."""
+
+    names: tuple[str, ...]
+    scores: tuple[np.ndarray, ...]
+    grades: tuple[np.ndarray, ...]
+    missed: tuple[np.ndarray, ...]
+    documents: int
+    notes: tuple[str, ...]
+
+    def rankings(self, cells: int) -> Iterator[Ranking]:
+        """Rankings of as many queries at a time as keep the counts below ``cells``."""
+        most = max(1, *(int(g.max(initial=1)) for g in (*self.grades, *self.missed))) + 1
+        start = 0
+        while start < len(self.names):
+            stop, longest = start, 1
+            while stop < len(self.names):
+                longest = max(longest, len(self.scores[stop]))
+                if stop > start and (stop + 1 - start) * longest * most > cells:
+                    break
+                stop += 1
+            yield self._ranking(range(start, stop), most)
+            start = stop
+
+    def _ranking(self, queries: range, most: int) -> Ranking:
+        levels = [np.unique(-self.scores[q], return_inverse=True) for q in queries]
+        widest = max(1, *(len(values) for values, _ in levels))
+        counts = np.zeros((len(queries), widest, most), np.int64)
+        distances = np.full((len(queries), widest), np.nan)
+        unretrieved = np.zeros((len(queries), most), np.int64)
+        for i, (q, (values, level)) in enumerate(zip(queries, levels, strict=True)):
+            np.add.at(counts[i], (level, self.grades[q]), 1)
+            distances[i, : len(values)] = values
+            unretrieved[i] = np.bincount(self.missed[q], minlength=most)
+        return Ranking(counts, distances, unretrieved)
+
+
+def read_judged(
+    run: str | os.PathLike[str],
+    qrels: str | os.PathLike[str],
+    *,
+    negative: str = "refuse",
+    missing: str = "zero",
+) -> Judged:
+    """Read both files and join them.
+
+    ``negative="zero"`` counts negative grades (junk, in some collections) as not relevant instead
+    of refusing them. ``missing="skip"`` leaves judged queries that the run lacks out of the means,
+    as trec_eval does by default; ``"zero"`` counts them as having returned nothing.
+    """
+    _check.choice("negative", negative, ("refuse", "zero"))
+    _check.choice("missing", missing, ("zero", "skip"))
+    judgements = _read_qrels(qrels, negative)
+    returned = _read_run(run)
+    names = [q for q in judgements if missing == "zero" or q in returned]
+    if not any(q in returned for q in names):
+        _check.refuse(f"{run} and {qrels} have no query in common.")
+    scores, grades, missed = [], [], []
+    for q in names:
+        given, judged = returned.get(q, {}), judgements[q]
+        scores.append(np.fromiter(given.values(), np.float64, len(given)))
+        grades.append(np.fromiter((judged.get(d, 0) for d in given), np.int64, len(given)))
+        missed.append(np.array([g for d, g in judged.items() if d not in given], np.int64))
+    notes = []
+    absent = sum(q not in returned for q in judgements)
+    if absent:
+        how = "counted as returning nothing" if missing == "zero" else "left out"
+        notes.append(f"{absent:,} judged queries are not in the run: {how}.")
+    extra = sum(q not in judgements for q in returned)
+    if extra:
+        notes.append(f"{extra:,} queries of the run have no judgements: left out.")
+    documents = len({d for given in returned.values() for d in given})
+    return Judged(
+        tuple(names), tuple(scores), tuple(grades), tuple(missed), documents, tuple(notes)
+    )
+
+
+def _lines(path: str | os.PathLike[str], fields: int, form: str) -> Iterator[tuple[int, list[str]]]:
+    if not Path(path).is_file():
+        _check.refuse(f"{path} does not exist or is not a file.")
+    empty = True
+    try:
+        with open(path, encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                parts = line.split()
+                if not parts:
+                    continue
+                empty = False
+                if len(parts) != fields:
+                    _check.refuse(f"{path} line {number} must be '{form}'; got {line.strip()!r}.")
+                yield number, parts
+    except UnicodeDecodeError:
+        _check.refuse(f"{path} is not a text file of lines '{form}'.")
+    if empty:
+        _check.refuse(f"{path} is empty; it must hold lines '{form}'.")
+
+
+def _read_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for number, parts in _lines(path, 6, "query Q0 document rank score tag"):
+        query, _, document, _, text, _ = parts
+        try:
+            score = float(text)
+        except ValueError:
+            score = float("nan")
+        if not np.isfinite(score):
+            _check.refuse(f"{path} line {number}: the score must be a finite number; got {text!r}.")
+        of_query = found.setdefault(query, {})
+        if document in of_query:
+            _check.refuse(
+                f"{path} line {number}: document {document!r} is returned twice for "
+                f"query {query!r}."
+            )
+        of_query[document] = score
+    return found
+
+
+def _read_qrels(path: str | os.PathLike[str], negative: str) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for number, (query, _, document, text) in _lines(path, 4, "query 0 document grade"):
+        try:
+            grade = int(text)
+        except ValueError:
+            _check.refuse(f"{path} line {number}: the grade must be a whole number; got {text!r}.")
+        if grade < 0 and negative == "refuse":
+            _check.refuse(
+                f"{path} line {number}: grades must be non-negative; got {grade} "
+                "(negative='zero' counts such as not relevant)."
+            )
+        if grade > _check.MOST_GRADE:
+            _check.refuse(
+                f"{path} line {number}: grades must be at most {_check.MOST_GRADE}; got {grade}."
+            )
+        found.setdefault(query, {})[document] = max(grade, 0)
+    return found

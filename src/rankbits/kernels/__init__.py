@@ -1,0 +1,17 @@
+"""The hot loops, and the only room that knows numba, triton or a device.
+
+Three storeys: the plain definition (``reference``), the same names in numba (``cpu``) and in triton
+(``cuda``), and the functions here that check arguments, lay the data out and pick a backend inside
+the call. ``RANKBITS_BACKEND=reference|cpu|cuda`` forces one.
+"""
+
+from rankbits.kernels.codes import (
+    Words,
+    hamming,
+    hamming_counts,
+    hamming_topk,
+    hamming_within,
+    words,
+)
+
+__all__ = ["Words", "hamming", "hamming_counts", "hamming_topk", "hamming_within", "words"]

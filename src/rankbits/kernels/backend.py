@@ -1,0 +1,52 @@
+"""Which backend a call uses, and how many threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import torch
+
+from rankbits import _check
+
+BACKENDS = ("reference", "cpu", "cuda")
+Task = TypeVar("Task")
+
+_pools: dict[int, ThreadPoolExecutor] = {}
+_lock = threading.Lock()
+
+
+def chosen(natural: str) -> str:
+    """``RANKBITS_BACKEND`` where it is set, else the backend natural to the data."""
+    forced = os.environ.get("RANKBITS_BACKEND")
+    return _check.choice("RANKBITS_BACKEND", forced, BACKENDS) if forced else natural
+
+
+def threads() -> int:
+    """The user's setting: ``torch.set_num_threads``, OMP_NUM_THREADS or NUMBA_NUM_THREADS."""
+    import numba
+
+    return max(1, min(torch.get_num_threads(), numba.get_num_threads()))
+
+
+def run_tasks(function: Callable[[Task], Any], tasks: Sequence[Task]) -> list[Any]:
+    """``function`` over ``tasks`` on the user's number of threads; kernels let go of the GIL.
+
+    A pool of our own, not numba's parallel loops: those may not be entered from two threads at
+    once, and a service does just that.
+    """
+    count = min(threads(), len(tasks))
+    if count <= 1:
+        return [function(task) for task in tasks]
+    with _lock:
+        pool = _pools.get(count)
+        if pool is None:
+            pool = _pools[count] = ThreadPoolExecutor(count, thread_name_prefix="rankbits")
+    return list(pool.map(function, tasks))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pools.clear)

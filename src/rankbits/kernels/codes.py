@@ -1,0 +1,187 @@
+"""Hamming distances of packed codes: all of them, counted, the nearest k, or within a radius.
+
+Codes are laid out as 64-bit words, word-major (W, n): neighbouring items stand side by side, so
+that one vector instruction serves eight of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.kernels import backend
+from rankbits.types import Codes, Results
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """Codes as kernels want them, uint64 (ceil(bits/64), n). Made once, searched often."""
+
+    words: np.ndarray
+    bits: int
+
+    def __len__(self) -> int:
+        return self.words.shape[1]
+
+
+def words(codes: Codes | Words) -> Words:
+    """The kernels' layout of ``codes``; no copy where the packed bytes already are it (64 bits)."""
+    if isinstance(codes, Words):
+        return codes
+    if not isinstance(codes, Codes):
+        _check.refuse(f"Codes are wanted here (rb.pack makes them); got {type(codes).__name__}.")
+    rows, width = codes.packed.shape
+    if width % 8:
+        padded = np.zeros((rows, width + -width % 8), np.uint8)
+        padded[:, :width] = codes.packed
+    else:
+        padded = codes.packed
+    return Words(np.ascontiguousarray(padded.view(np.uint64).T), codes.bits)
+
+
+def _module() -> ModuleType:
+    name = backend.chosen("cpu")
+    if name == "cuda":
+        _check.refuse("The Hamming kernels have no cuda backend; RANKBITS_BACKEND may be 'cpu'.")
+    return importlib.import_module(f"rankbits.kernels.{name}.codes")
+
+
+def _pair(queries: Codes | Words, database: Codes | Words) -> tuple[np.ndarray, Words]:
+    """Query words row by row (Q, W), and the database word-major; bits agree, nothing is empty."""
+    left, right = words(queries), words(database)
+    _check.same_bits(left.bits, right.bits)
+    _check.not_empty("database", len(right))
+    return np.ascontiguousarray(left.words.T), right
+
+
+def hamming(codes_a: Codes | Words, codes_b: Codes | Words) -> np.ndarray:
+    """All Hamming distances, (n, m) uint16 (uint32 past 65,535 bits).
+
+    >>> from rankbits import pack
+    >>> hamming(pack([[1, 1, 1]]), pack([[1, 1, 1], [-1, 1, -1]]))
+    array([[0, 2]], dtype=uint16)
+    """
+    left, right = _pair(codes_a, codes_b)
+    out = np.empty((len(left), len(right)), np.uint16 if right.bits < 1 << 16 else np.uint32)
+    _module().hamming(left, right.words, out)
+    return out
+
+
+def hamming_topk(queries: Codes | Words, database: Codes | Words, k: int) -> Results:
+    """The k nearest rows of the database for each query: exact, by distance, then by row.
+
+    ``ids`` (Q, k) int64 and ``distances`` (Q, k) int32; a database of fewer than k rows gives all
+    of them.
+
+    >>> from rankbits import pack
+    >>> found = hamming_topk(pack([[1, 1, 1]]), pack([[-1, 1, 1], [1, 1, 1], [1, -1, 1]]), k=2)
+    >>> found.ids, found.distances
+    (array([[1, 0]]), array([[0, 1]], dtype=int32))
+    """
+    left, right = _pair(queries, database)
+    ids, distances = _module().hamming_topk(
+        left, right.words, min(_check.cutoff(k), len(right)), right.bits
+    )
+    return Results(ids, distances)
+
+
+def hamming_within(queries: Codes | Words, database: Codes | Words, radius: int) -> Results:
+    """Every row of the database at Hamming distance ``radius`` or less, by distance, then by row.
+
+    >>> from rankbits import pack
+    >>> hamming_within(pack([[1, 1, 1]]), pack([[-1, 1, 1], [1, 1, 1]]), radius=1)[0]
+    (array([1, 0]), array([0, 1], dtype=int32))
+    """
+    left, right = _pair(queries, database)
+    limit = min(_check.whole("radius", radius, 0), right.bits)
+    offsets, ids, distances = _module().hamming_within(left, right.words, limit, right.bits)
+    return Results(ids, distances, offsets)
+
+
+def hamming_counts(
+    queries: Codes | Words,
+    database: Codes | Words,
+    query_labels: Any = None,
+    database_labels: Any = None,
+    relevance: Any = "any",
+) -> np.ndarray:
+    """Items by query, Hamming distance and relevance grade: int64 (Q, bits + 1, grades).
+
+    Labels are (n,) whole numbers or (n, C) multi-hot. ``relevance="any"``: grade 1 where a label is
+    shared; ``"count"``: the number of shared labels. Instead of labels, ``relevance`` may be the
+    grades themselves, (Q, N), dense or sparse (anything with ``tocsr``). Memory is
+    (Q x bits x grades): the (Q, N) distances never exist.
+
+    >>> from rankbits import pack
+    >>> hamming_counts(pack([[1, 1]]), pack([[1, 1], [1, -1], [1, -1]]), [7], [7, 7, 3])[0]
+    array([[0, 1],
+           [1, 1],
+           [0, 0]])
+    """
+    left, right = _pair(queries, database)
+    module = _module()
+    if not isinstance(relevance, str):
+        if query_labels is not None or database_labels is not None:
+            _check.refuse("Give either labels or a matrix of grades as relevance, not both.")
+        if hasattr(relevance, "tocsr"):
+            return _sparse_counts(module, left, right, relevance)
+        grades = _check.grades("relevance", relevance)
+        _same_shape(grades.shape, (len(left), len(right)))
+        most = int(grades.max(initial=1))
+        return module.count_grades(left, right.words, grades, right.bits, most)
+
+    mode = _check.choice("relevance", relevance, ("any", "count"))
+    theirs = _check.labels("query_labels", query_labels, len(left))
+    ours = _check.labels("database_labels", database_labels, len(right))
+    _check.same_kind_of_labels(theirs, ours)
+    if ours.ndim == 1:
+        return module.count_classes(left, right.words, theirs, ours, right.bits)
+    shared = 1
+    if mode == "count" and len(theirs):
+        shared = max(1, int(min(theirs.sum(1).max(), ours.sum(1).max())))
+    query_sets, database_sets = _label_words(theirs), _label_words(ours)
+    return module.count_shared(
+        left, right.words, np.ascontiguousarray(query_sets.T), database_sets, right.bits, shared
+    )
+
+
+def _label_words(labels: np.ndarray) -> np.ndarray:
+    """Multi-hot labels as 64-bit sets, word-major (ceil(C/64), n)."""
+    if labels.shape[1] == 0:
+        return np.zeros((1, len(labels)), np.uint64)
+    return words(Codes(np.packbits(labels, axis=1), labels.shape[1])).words
+
+
+def _same_shape(found: tuple[int, ...], wanted: tuple[int, int]) -> None:
+    if tuple(found) != wanted:
+        _check.refuse(
+            f"relevance must have shape (queries, database) {wanted}; got {tuple(found)}."
+        )
+
+
+def _sparse_counts(
+    module: ModuleType, left: np.ndarray, right: Words, relevance: Any
+) -> np.ndarray:
+    """Count all as grade 0, then move each judged pair: work and memory linear in the pairs."""
+    _same_shape(relevance.shape, (len(left), len(right)))
+    table = relevance.tocsr()
+    table.sum_duplicates()
+    grades = _check.grades("relevance", table.data).astype(np.int64)
+    nobody, all_one = np.full(len(left), -1), np.zeros(len(right), np.int64)
+    counts = module.count_classes(left, right.words, nobody, all_one, right.bits)
+    wide = np.zeros((*counts.shape[:2], max(1, grades.max(initial=1)) + 1), np.int64)
+    wide[:, :, 0] = counts[:, :, 0]
+    row = np.repeat(np.arange(len(left)), np.diff(table.indptr))
+    for start in range(0, len(row), 1 << 20):
+        span = slice(start, start + (1 << 20))
+        differing = left[row[span]] ^ right.words[:, table.indices[span]].T
+        level = np.bitwise_count(differing).sum(axis=1, dtype=np.int64)
+        cell: Any = (row[span], level)
+        np.add.at(wide, (*cell, 0), -1)
+        np.add.at(wide, (*cell, grades[span]), 1)
+    return wide

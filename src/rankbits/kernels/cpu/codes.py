@@ -1,0 +1,216 @@
+"""Exact search over packed codes: the nearest k and all within a radius.
+
+A run of codes is first asked for its least distance alone; only a run that holds something near
+enough is looked at item by item, which after the first few thousand items is rare. Candidates are
+kept in a short list in the order they come, and cut back to k by a stable counting sort when it is
+full, so that equal distances stay in the order of their rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from rankbits.kernels.backend import run_tasks, threads
+from rankbits.kernels.cpu.counting import (
+    JOINT,
+    RUN,
+    count_classes,
+    count_grades,
+    count_shared,
+    histogram,
+    tiles,
+)
+from rankbits.kernels.cpu.popcount import distances, least_distance
+
+__all__ = [
+    "count_classes",
+    "count_grades",
+    "count_shared",
+    "hamming",
+    "hamming_topk",
+    "hamming_within",
+]
+
+BLOCK_BYTES = 32_768  # of the database, reused by every query of a tile from the first-level cache
+FEW = 128  # a database of fewer than this many times k is counted before it is searched
+SPLIT = 100_000  # rows worth a thread of their own when there are fewer queries than threads
+
+
+@njit(nogil=True, cache=True)
+def _sort_stable(found, rows, fill, keep, begin, spare_found, spare_rows):
+    """Order the first ``fill`` candidates by distance, equal ones as they stood; keep ``keep``."""
+    begin[:] = 0
+    for j in range(fill):
+        begin[found[j] + 1] += 1
+    for d in range(1, begin.shape[0]):
+        begin[d] += begin[d - 1]
+    for j in range(fill):
+        place = begin[found[j]]
+        begin[found[j]] += 1
+        if place < keep:
+            spare_found[place] = found[j]
+            spare_rows[place] = rows[j]
+    kept = min(fill, keep)
+    for j in range(kept):
+        found[j] = spare_found[j]
+        rows[j] = spare_rows[j]
+    return kept
+
+
+@njit(nogil=True, cache=True)
+def _limits_by_counting(queries, x, start, stop, keep, run, limit):
+    """Where k is a good part of the database: count first, and collect only what will stay."""
+    levels = limit[0]
+    joint = np.zeros(JOINT, np.uint16)
+    tables = np.zeros((4, levels), np.uint32)
+    short_run = np.empty(RUN, np.uint8)
+    for i in range(queries.shape[0]):
+        counts = np.zeros(levels, np.int64)
+        histogram(queries[i], x, start, stop, short_run, run, joint, tables, counts)
+        limit[i] = 0
+        reached = 0
+        while reached < keep:
+            reached += counts[limit[i]]
+            limit[i] += 1
+
+
+@njit(nogil=True, cache=True)
+def _topk_tile(queries, x, start, stop, k, bits, run, block, ids, out):
+    many = queries.shape[0]
+    room = min(k + max(k, 64), stop - start)
+    keep = min(k, stop - start)
+    found = np.empty((many, room), np.int32)
+    rows = np.empty((many, room), np.int64)
+    fill = np.zeros(many, np.int64)
+    limit = np.full(many, bits + 1, np.int64)
+    begin = np.empty(bits + 2, np.int64)
+    spare_found = np.empty(keep, np.int32)
+    spare_rows = np.empty(keep, np.int64)
+    size = run.shape[0]
+    if keep < stop - start <= FEW * k:
+        _limits_by_counting(queries, x, start, stop, keep, run, limit)
+
+    for b in range(start, stop, block):
+        last = min(b + block, stop)
+        for i in range(many):
+            near, filled = limit[i], fill[i]
+            for s in range(b, last, size):
+                e = min(s + size, last)
+                if least_distance(queries[i], x, s, e, run) >= near:
+                    continue
+                distances(queries[i], x, s, e, run)
+                for j in range(e - s):
+                    if run[j] < near:
+                        found[i, filled] = run[j]
+                        rows[i, filled] = s + j
+                        filled += 1
+                        if filled == room and room > keep:
+                            filled = _sort_stable(
+                                found[i], rows[i], room, keep, begin, spare_found, spare_rows
+                            )
+                            near = found[i, keep - 1]
+            limit[i], fill[i] = near, filled
+    for i in range(many):
+        _sort_stable(found[i], rows[i], fill[i], keep, begin, spare_found, spare_rows)
+        ids[i, :keep] = rows[i, :keep]
+        out[i, :keep] = found[i, :keep]
+
+
+@njit(nogil=True, cache=True)
+def _within_tile(queries, x, radius, bits, run, counts):
+    """counts (Q,): how many rows lie within the radius."""
+    size = run.shape[0]
+    for s in range(0, x.shape[1], size):
+        e = min(s + size, x.shape[1])
+        for i in range(queries.shape[0]):
+            distances(queries[i], x, s, e, run)
+            near = 0
+            for j in range(e - s):
+                near += run[j] <= radius
+            counts[i] += near
+
+
+@njit(nogil=True, cache=True)
+def _collect(query, x, radius, bits, run, ids, out):
+    size = run.shape[0]
+    fill = 0
+    for s in range(0, x.shape[1], size):
+        e = min(s + size, x.shape[1])
+        if least_distance(query, x, s, e, run) > radius:
+            continue
+        distances(query, x, s, e, run)
+        for j in range(e - s):
+            if run[j] <= radius:
+                out[fill] = run[j]
+                ids[fill] = s + j
+                fill += 1
+    begin = np.empty(bits + 2, np.int64)
+    _sort_stable(out, ids, fill, fill, begin, np.empty(fill, np.int32), np.empty(fill, np.int64))
+
+
+@njit(nogil=True, cache=True)
+def _rows_tile(queries, x, out):
+    for i in range(queries.shape[0]):
+        distances(queries[i], x, 0, x.shape[1], out[i])
+
+
+def _run(words: np.ndarray, size: int) -> np.ndarray:
+    return np.empty(size, np.uint16 if len(words) < 1024 else np.uint32)
+
+
+def hamming(queries: np.ndarray, words: np.ndarray, out: np.ndarray) -> None:
+    run_tasks(lambda tile: _rows_tile(queries[tile], words, out[tile]), tiles(len(queries)))
+
+
+def hamming_topk(
+    queries: np.ndarray, words: np.ndarray, k: int, bits: int
+) -> tuple[np.ndarray, np.ndarray]:
+    count, rows = len(queries), words.shape[1]
+    size = max(256, min(1024, 4096 // len(words)))
+    block = max(size, BLOCK_BYTES // 8 // len(words))
+
+    parts = 1
+    if count < threads():
+        parts = max(1, min(threads(), rows // max(SPLIT, k)))
+    bounds = np.linspace(0, rows, parts + 1).astype(np.int64)
+    ids = np.full((parts, count, k), -1, np.int64)
+    found = np.full((parts, count, k), bits + 1, np.int32)
+
+    def work(task: tuple[int, slice]) -> None:
+        part, tile = task
+        _topk_tile(
+            queries[tile], words, bounds[part], bounds[part + 1], k, bits,
+            _run(words, size), block, ids[part, tile], found[part, tile],
+        )  # fmt: skip
+
+    run_tasks(work, [(part, tile) for part in range(parts) for tile in tiles(count)])
+    if parts == 1:
+        return ids[0], found[0]
+    all_ids, all_found = np.concatenate(ids, axis=1), np.concatenate(found, axis=1)
+    order = np.argsort(all_found, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(all_ids, order, 1), np.take_along_axis(all_found, order, 1)
+
+
+def hamming_within(
+    queries: np.ndarray, words: np.ndarray, radius: int, bits: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    counts = np.zeros(len(queries), np.int64)
+    size = max(256, 4096 // len(words))
+    run_tasks(
+        lambda tile: _within_tile(
+            queries[tile], words, radius, bits, _run(words, size), counts[tile]
+        ),
+        tiles(len(queries)),
+    )
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    ids = np.empty(offsets[-1], np.int64)
+    found = np.empty(offsets[-1], np.int32)
+
+    def work(i: int) -> None:
+        span = slice(offsets[i], offsets[i + 1])
+        if counts[i]:
+            _collect(queries[i], words, radius, bits, _run(words, size), ids[span], found[span])
+
+    run_tasks(work, range(len(queries)))
+    return offsets, ids, found

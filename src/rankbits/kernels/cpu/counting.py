@@ -1,0 +1,231 @@
+"""Histograms of Hamming distances: what a ranking is once ties are not broken.
+
+The limit is not the distances (eight to a vector instruction) but the counting: a load, an
+increment and a store each. Two things are done about it. Codes of up to 64 bits have distances
+that fit a byte, so *two* neighbours are counted by one increment of a joint (first, second) table,
+of which the histogram is the sum of both marginals. Longer codes are counted into four tables in
+turn, so that one increment need not wait for the last.
+
+Relevance by class costs nothing in the loop: counts do not care for order, so the database is
+sorted by class once, and a query's relevant items are one contiguous run of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from rankbits.kernels.backend import run_tasks, threads
+from rankbits.kernels.cpu.popcount import distances, shared
+
+RUN = 4096  # distances computed at a time: they and their codes fit the first-level cache
+JOINT = 65 * 256
+MOST_PAIRS = 60_000  # increments before a 16-bit entry could overflow
+
+
+@njit(nogil=True, cache=True)
+def _count_pairs(pairs, joint):
+    for j in range(pairs.shape[0]):
+        joint[pairs[j]] += np.uint16(1)
+
+
+@njit(nogil=True, cache=True)
+def _settle(joint, levels, out):
+    """Add both marginals of the joint table to ``out`` and clear it."""
+    for a in range(levels):
+        row = joint[a * 256 : a * 256 + levels]
+        total = np.uint32(0)
+        for b in range(levels):
+            total += row[b]
+        out[a] += total
+        for b in range(levels):
+            out[b] += row[b]
+        for b in range(levels):
+            row[b] = 0
+
+
+@njit(nogil=True, cache=True)
+def _histogram_short(q, x, start, stop, run, joint, levels, out):
+    pairs = run.view(np.uint16)
+    counted = 0
+    for s in range(start, stop, RUN):
+        e = min(s + RUN, stop)
+        distances(q, x, s, e, run)
+        half = (e - s) // 2
+        if counted + half > MOST_PAIRS:
+            _settle(joint, levels, out)
+            counted = 0
+        _count_pairs(pairs[:half], joint)
+        counted += half
+        if (e - s) % 2:
+            out[run[e - s - 1]] += 1
+    if counted:
+        _settle(joint, levels, out)
+
+
+@njit(nogil=True, cache=True)
+def _count_four(run, tables):
+    whole = run.shape[0] // 4 * 4
+    for j in range(0, whole, 4):
+        tables[0, run[j]] += np.uint32(1)
+        tables[1, run[j + 1]] += np.uint32(1)
+        tables[2, run[j + 2]] += np.uint32(1)
+        tables[3, run[j + 3]] += np.uint32(1)
+    for j in range(whole, run.shape[0]):
+        tables[0, run[j]] += np.uint32(1)
+
+
+@njit(nogil=True, cache=True)
+def _histogram_long(q, x, start, stop, run, tables, out):
+    tables[:] = 0
+    for s in range(start, stop, run.shape[0]):
+        e = min(s + run.shape[0], stop)
+        distances(q, x, s, e, run)
+        _count_four(run[: e - s], tables)
+    for d in range(out.shape[0]):
+        out[d] += tables[0, d] + tables[1, d] + tables[2, d] + tables[3, d]
+
+
+@njit(nogil=True, cache=True)
+def histogram(q, x, start, stop, short_run, long_run, joint, tables, out):
+    """out[d] += how many of x[:, start:stop] lie at distance d of q; scratch is the caller's."""
+    if q.shape[0] == 1 and stop - start >= RUN:
+        _histogram_short(q, x, start, stop, short_run, joint, out.shape[0], out)
+    elif stop > start:
+        _histogram_long(q, x, start, stop, long_run, tables, out)
+
+
+@njit(nogil=True, cache=True)
+def _class_tile(queries, x, starts, stops, block, short_run, long_run, counts):
+    """counts (Q, 2, levels): [:, 1] over each query's own run of x, [:, 0] over all else."""
+    joint = np.zeros(JOINT, np.uint16)
+    tables = np.zeros((4, counts.shape[2]), np.uint32)
+    for b in range(0, x.shape[1], block):
+        end = min(b + block, x.shape[1])
+        for i in range(queries.shape[0]):
+            low = min(max(starts[i], b), end)
+            high = min(max(stops[i], b), end)
+            for grade, s, e in ((0, b, low), (1, low, high), (0, high, end)):
+                histogram(queries[i], x, s, e, short_run, long_run, joint, tables, counts[i, grade])
+
+
+@njit(nogil=True, cache=True)
+def _count_two(run, grade, table):
+    for j in range(run.shape[0]):
+        table[grade[j], run[j]] += 1
+
+
+@njit(nogil=True, cache=True)
+def _shared_tile(queries, x, query_sets, sets, most, run, grade, counts):
+    size = run.shape[0]
+    for s in range(0, x.shape[1], size):
+        e = min(s + size, x.shape[1])
+        for i in range(queries.shape[0]):
+            distances(queries[i], x, s, e, run)
+            shared(query_sets[i], sets, s, e, most, grade)
+            _count_two(run[: e - s], grade[: e - s], counts[i])
+
+
+@njit(nogil=True, cache=True)
+def _grades_tile(queries, x, grades, run, counts):
+    size = run.shape[0]
+    for s in range(0, x.shape[1], size):
+        e = min(s + size, x.shape[1])
+        for i in range(queries.shape[0]):
+            distances(queries[i], x, s, e, run)
+            _count_two(run[: e - s], grades[i, s:e], counts[i])
+
+
+def tiles(count: int, most: int = 64) -> list[slice]:
+    """Queries in slices: enough to keep every thread busy, large enough to reuse the cache."""
+    size = max(1, min(most, -(-count // (4 * threads()))))
+    return [slice(s, min(s + size, count)) for s in range(0, count, size)]
+
+
+def _buffer(words: np.ndarray) -> np.ndarray:
+    """Room for one run of distances, its codes small enough for the first-level cache."""
+    return np.empty(max(256, RUN // len(words)), np.uint16 if len(words) < 1024 else np.uint32)
+
+
+def _grades_last(counts: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(counts.transpose(0, 2, 1))
+
+
+def _by_class(query_classes: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, ...]:
+    """An order that sorts by class, where each class begins, and which class each query is.
+
+    The last class is empty: it is that of queries whose class the database lacks.
+    """
+    lowest, highest = int(classes.min()), int(classes.max())
+    if highest - lowest < 4 * len(classes):  # classes are their own table
+        classes, names = classes - lowest, highest - lowest + 1
+        place = np.where(
+            (query_classes < lowest) | (query_classes > highest), names, query_classes - lowest
+        )
+    else:
+        values, classes = np.unique(classes, return_inverse=True)
+        names = len(values)
+        place = np.minimum(np.searchsorted(values, query_classes), names - 1)
+        place = np.where(values[place] == query_classes, place, names)
+    bounds = np.zeros(names + 2, np.int64)
+    np.cumsum(np.bincount(classes, minlength=names), out=bounds[1:-1])
+    bounds[-1] = bounds[-2]
+    keys = classes.astype(np.uint16) if names < 1 << 16 else classes  # 16 bits: sorted by radix
+    return np.argsort(keys, kind="stable"), bounds, place
+
+
+def count_classes(
+    queries: np.ndarray,
+    words: np.ndarray,
+    query_classes: np.ndarray,
+    classes: np.ndarray,
+    bits: int,
+) -> np.ndarray:
+    order, bounds, place = _by_class(query_classes, classes)
+    words = np.ascontiguousarray(words[:, order])
+    starts, stops = bounds[place], bounds[place + 1]
+
+    counts = np.zeros((len(queries), 2, bits + 1), np.int64)
+    block = max(RUN, (1 << 16) // len(words))
+
+    def work(tile: slice) -> None:
+        _class_tile(
+            queries[tile], words, starts[tile], stops[tile], block,
+            np.empty(RUN, np.uint8), _buffer(words), counts[tile],
+        )  # fmt: skip
+
+    run_tasks(work, tiles(len(queries)))
+    return _grades_last(counts)
+
+
+def count_shared(
+    queries: np.ndarray,
+    words: np.ndarray,
+    query_sets: np.ndarray,
+    sets: np.ndarray,
+    bits: int,
+    most: int,
+) -> np.ndarray:
+    counts = np.zeros((len(queries), most + 1, bits + 1), np.int64)
+
+    def work(tile: slice) -> None:
+        run = _buffer(words)
+        _shared_tile(
+            queries[tile], words, query_sets[tile], sets, most,
+            run, np.empty(len(run), np.uint32), counts[tile],
+        )  # fmt: skip
+
+    run_tasks(work, tiles(len(queries)))
+    return _grades_last(counts)
+
+
+def count_grades(
+    queries: np.ndarray, words: np.ndarray, grades: np.ndarray, bits: int, most: int
+) -> np.ndarray:
+    counts = np.zeros((len(queries), most + 1, bits + 1), np.int64)
+
+    def work(tile: slice) -> None:
+        _grades_tile(queries[tile], words, grades[tile], _buffer(words), counts[tile])
+
+    run_tasks(work, tiles(len(queries)))
+    return _grades_last(counts)

@@ -1,0 +1,120 @@
+"""From distances and relevance to a ``Ranking``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.kernels import Words, hamming_counts
+from rankbits.types import Codes, Ranking
+
+
+def rank(distances: Any, relevance: Any, *, exclude_self: bool = False) -> Ranking:
+    """Rank by any distances, (Q, N) with (Q, N) relevance: bool or whole grades.
+
+    Equal distances are ties; less is nearer (negate a similarity). bfloat16 and float16 tensors
+    keep the ties they have. ``exclude_self`` leaves item i out of query i's ranking.
+
+    >>> rank([[0.5, 0.5, 2.0]], [[True, False, True]]).counts
+    array([[[1, 1],
+            [0, 1]]])
+    """
+    found = _check.finite("distances", _check.matrix("distances", distances))
+    grades = _check.grades("relevance", relevance)
+    if grades.shape != found.shape:
+        _check.refuse(
+            f"relevance must have the shape of distances, {found.shape}; got {grades.shape}."
+        )
+    _check.not_empty("database", found.shape[1])
+    if exclude_self:
+        _check.square(*found.shape)
+        rest = ~np.eye(len(found), dtype=bool)
+        found, grades = (a[rest].reshape(len(a), -1) for a in (found, grades))
+        _check.not_empty("database without the query", found.shape[1])
+    queries, most = len(found), int(grades.max(initial=1)) + 1
+
+    order = np.argsort(found, axis=1)
+    found = np.take_along_axis(found, order, axis=1)
+    grades = np.take_along_axis(grades, order, axis=1)
+    level = np.zeros(found.shape, np.int64)
+    np.cumsum(found[:, 1:] != found[:, :-1], axis=1, out=level[:, 1:])
+    levels = int(level.max(initial=0)) + 1
+
+    row = np.arange(queries)[:, None]
+    cell = ((row * levels + level) * most + grades).reshape(-1)
+    counts = np.bincount(cell, minlength=queries * levels * most)
+    at_level = np.full((queries, levels), np.nan)
+    at_level[row, level] = found
+    return Ranking(counts.reshape(queries, levels, most), at_level)
+
+
+def compact(ranking: Ranking) -> Ranking:
+    """The same ranking in fewer levels: neighbouring levels of one and the same grade are joined.
+
+    No metric of positions can tell: whatever their order, the sequence of grades is the same. A
+    ranking without ties thus shrinks to the runs of its grades. Distances are not kept.
+
+    >>> compact(rank([[1, 2, 3, 4]], [[1, 1, 0, 0]])).counts
+    array([[[0, 2],
+            [2, 0]]])
+    """
+    counts = ranking.counts
+    queries, levels, most = counts.shape
+    held = counts > 0
+    kinds = held.sum(axis=2)
+    only = np.where(kinds == 1, held.argmax(axis=2), -1)  # the level's one grade, -1 where mixed
+    joined = (kinds[:, 1:] == 0) | ((only[:, 1:] >= 0) & (only[:, 1:] == only[:, :-1]))
+    group = np.zeros((queries, levels), np.int64)
+    np.cumsum(~joined, axis=1, out=group[:, 1:])
+    fewer = int(group.max(initial=0)) + 1
+    cell = (np.arange(queries)[:, None] * fewer + group)[:, :, None] * most + np.arange(most)
+    total = np.bincount(cell.reshape(-1), counts.reshape(-1), minlength=queries * fewer * most)
+    return Ranking(
+        total.reshape(queries, fewer, most).astype(np.int64), unretrieved=ranking.unretrieved
+    )
+
+
+def rank_codes(
+    query_codes: Codes,
+    database_codes: Codes | Words,
+    query_labels: Any = None,
+    database_labels: Any = None,
+    relevance: Any = "any",
+    *,
+    exclude_self: bool = False,
+) -> Ranking:
+    """Rank codes by Hamming distance: one level for each distance 0 .. bits.
+
+    Labels are (n,) whole numbers or (n, C) multi-hot; ``relevance="any"`` gives grade 1 where a
+    label is shared, ``"count"`` the number of shared labels; or ``relevance`` is the (Q, N)
+    grades. ``exclude_self``: the database is the queries themselves, and each leaves itself out.
+
+    >>> from rankbits import pack
+    >>> rank_codes(pack([[1, 1]]), pack([[1, 1], [1, -1]]), [7], [7, 3]).counts
+    array([[[0, 1],
+            [1, 0],
+            [0, 0]]])
+    """
+    counts = hamming_counts(query_codes, database_codes, query_labels, database_labels, relevance)
+    if exclude_self:
+        _check.square(len(query_codes), len(database_codes))
+        if query_codes != database_codes:
+            _check.refuse("exclude_self needs the database to be the queries themselves.")
+        own = _own_grades(query_labels, relevance, len(query_codes))
+        counts[np.arange(len(counts)), 0, own] -= 1
+    return Ranking(counts)
+
+
+def _own_grades(labels: Any, relevance: Any, rows: int) -> np.ndarray:
+    """The grade of each item for itself: what ``exclude_self`` takes away at distance 0."""
+    if not isinstance(relevance, str):
+        if hasattr(relevance, "tocsr"):
+            return relevance.tocsr().diagonal().astype(np.int64)
+        return np.diagonal(_check.grades("relevance", relevance)).astype(np.int64)
+    found = _check.labels("query_labels", labels, rows)
+    if found.ndim == 1:
+        return np.ones(rows, np.int64)
+    own = found.sum(axis=1)
+    return np.minimum(own, 1) if relevance == "any" else own

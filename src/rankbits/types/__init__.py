@@ -1,0 +1,8 @@
+"""The nouns that travel: Codes, Results, Ranking, Report. They hold; they hardly compute."""
+
+from rankbits.types.codes import Codes, pack
+from rankbits.types.ranking import Ranking
+from rankbits.types.report import Figure, Report
+from rankbits.types.results import Results
+
+__all__ = ["Codes", "Figure", "Ranking", "Report", "Results", "pack"]

@@ -1,0 +1,124 @@
+"""Codes: n rows of bits, packed eight to a byte."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from rankbits import _check
+from rankbits._files import read_arrays, write_arrays
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Codes:
+    """Binary codes: ``packed`` is uint8 (n, ceil(bits/8)), first bit highest, pad bits zero.
+
+    The byte layout is that of ``numpy.packbits``, PostgreSQL's ``bit`` and most vector databases.
+
+    >>> codes = Codes(np.array([[0b10110000]], np.uint8), bits=4)
+    >>> codes
+    Codes(1 row of 4 bits)
+    >>> codes.signs()
+    array([[ 1, -1,  1,  1]], dtype=int8)
+    """
+
+    packed: np.ndarray
+    bits: int
+
+    def __post_init__(self) -> None:
+        bits = _check.whole("bits", self.bits, 1)
+        view = _check.packed(self.packed, bits).view()
+        view.flags.writeable = False
+        object.__setattr__(self, "packed", view)
+        object.__setattr__(self, "bits", bits)
+
+    def __len__(self) -> int:
+        return len(self.packed)
+
+    def __repr__(self) -> str:
+        return f"Codes({len(self):,} row{'' if len(self) == 1 else 's'} of {self.bits} bits)"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Codes):
+            return NotImplemented
+        return self.bits == other.bits and np.array_equal(self.packed, other.packed)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getitem__(self, rows: Any) -> Codes:
+        """Rows by slice, mask, integers or one integer; always ``Codes``."""
+        if isinstance(rows, torch.Tensor):
+            rows = rows.cpu().numpy()
+        try:
+            chosen = self.packed[rows]
+        except IndexError:
+            _check.refuse(f"Codes of {len(self):,} rows have no rows {rows!r}.")
+        return Codes(np.atleast_2d(chosen), self.bits)
+
+    def signs(self) -> np.ndarray:
+        """The bits as int8 (n, bits): +1 for a one, -1 for a zero."""
+        bits = np.unpackbits(self.packed, axis=1, count=self.bits)
+        return 2 * bits.view(np.int8) - 1
+
+    def save(self, path: str | os.PathLike[str], **columns: Any) -> None:
+        """Write to ``.npz`` or ``.safetensors``, whole or not at all.
+
+        ``columns`` are arrays that go along, one row for each code: ``labels``, ``embeddings``,
+        ``ids``. ``rankbits evaluate`` reads the first two.
+        """
+        arrays = {"packed": self.packed}
+        for name, value in columns.items():
+            if value is None:
+                continue
+            arrays[name] = _check.finite(name, _check.array(name, value))
+            _check.same_length(name, len(arrays[name]), "the codes", len(self))
+        write_arrays(path, "codes", {"bits": str(self.bits)}, arrays)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Codes:
+        """Read what ``save`` wrote; a truncated, damaged or foreign file is refused."""
+        return Codes.load_columns(path)[0]
+
+    @staticmethod
+    def load_columns(path: str | os.PathLike[str]) -> tuple[Codes, dict[str, np.ndarray]]:
+        """The codes and the columns saved with them."""
+        facts, arrays = read_arrays(path, "codes")
+        if "packed" not in arrays or not facts.get("bits", "").isdigit():
+            _check.refuse(f"{path} is not a rankbits codes file: it holds no packed bits.")
+        codes = Codes(arrays.pop("packed"), int(facts["bits"]))
+        for name, column in arrays.items():
+            _check.same_length(f"'{name}' in {path}", len(column), "the codes", len(codes))
+        return codes, arrays
+
+
+def pack(signs: Any) -> Codes:
+    """Bits of numbers, (n, bits) -> ``Codes``: greater than zero is a one bit.
+
+    Takes arrays and tensors of any real dtype on any device; a tensor elsewhere is packed where it
+    lies, so that only bits travel.
+
+    >>> pack([[0.3, -2.0, 0.0, 1.5]]).signs()
+    array([[ 1, -1, -1,  1]], dtype=int8)
+    """
+    if isinstance(signs, torch.Tensor) and signs.device.type != "cpu":
+        return _pack_on_device(signs)
+    found = _check.finite("signs", _check.matrix("signs", signs))
+    bits = _check.whole("The number of columns (bits)", found.shape[1], 1)
+    return Codes(np.packbits(found > 0, axis=1), bits)
+
+
+def _pack_on_device(signs: torch.Tensor) -> Codes:
+    if signs.ndim != 2:
+        _check.refuse(
+            f"signs must have two dimensions (rows, columns); got shape {tuple(signs.shape)}."
+        )
+    if signs.is_floating_point() and not torch.isfinite(signs).all():
+        _check.refuse("signs must be finite; some row has nan or inf.")
+    rows, bits = signs.shape
+    ones = torch.nn.functional.pad(signs > 0, (0, -bits % 8)).view(rows, -1, 8)
+    weights = torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.uint8, device=signs.device)
+    return Codes((ones * weights).sum(-1, dtype=torch.uint8).cpu().numpy(), bits)

@@ -1,0 +1,124 @@
+"""Report: figures about rankings, each beside the range that ties could have made of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rankbits._files import write_whole
+from rankbits.types import page
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number of a report: its mean over tie orders, the range they span, and what it means."""
+
+    name: str
+    value: float
+    worst: float
+    best: float
+    definition: str
+
+    @property
+    def tied(self) -> bool:
+        """Whether the order of ties could have changed it."""
+        return self.best - self.worst > 1e-12
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Report:
+    """What ``evaluate`` found: figures, how they were reached, and what was left out.
+
+    ``report["mAP"]`` is a figure's value, ``report.figures["mAP"]`` the whole figure,
+    ``report.per_query["mAP"]`` its value for each query (nan where nothing is relevant).
+    """
+
+    figures: Mapping[str, Figure]
+    protocol: str
+    queries: int
+    database: int
+    bits: int | None = None
+    without_relevant: int = 0
+    notes: tuple[str, ...] = ()
+    per_query: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> float:
+        return self.figures[name].value
+
+    def __repr__(self) -> str:
+        return f"Report({', '.join(f'{f.name} {f.value:.4f}' for f in self.figures.values())})"
+
+    @property
+    def title(self) -> str:
+        size = f"{self.queries:,} queries x {self.database:,} database items"
+        return size if self.bits is None else f"{size}, {self.bits} bits"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader must know beside the figures."""
+        left_out = (
+            f"{self.without_relevant:,} of {self.queries:,} queries have nothing relevant in the "
+            "database: undefined, and left out of every mean.",
+        )
+        return (left_out if self.without_relevant else ()) + self.notes
+
+    def __str__(self) -> str:
+        width = max(len(name) for name in self.figures)
+        lines = [self.title, self.protocol, ""]
+        for figure in self.figures.values():
+            line = f"{figure.name:<{width}}  {figure.value:.4f}"
+            if figure.tied:
+                line += f"  (ties could make it {figure.worst:.4f} to {figure.best:.4f})"
+            lines.append(line)
+        return "\n".join([*lines, *(["", *self.remarks] if self.remarks else [])])
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "queries": self.queries,
+            "database": self.database,
+            "bits": self.bits,
+            "protocol": self.protocol,
+            "without_relevant": self.without_relevant,
+            "notes": list(self.notes),
+            "figures": {
+                f.name: {
+                    "mean": _number(f.value),
+                    "worst": _number(f.worst),
+                    "best": _number(f.best),
+                    "definition": f.definition,
+                }
+                for f in self.figures.values()
+            },
+        }
+
+    def to_json(self) -> str:
+        """The report as JSON; an undefined figure (no query has anything relevant) is null."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    def to_markdown(self) -> str:
+        lines = [
+            f"**{self.title}.** {self.protocol}",
+            "",
+            "| metric | value | ties could make it | definition |",
+            "|---|---|---|---|",
+        ]
+        for f in self.figures.values():
+            span = f"{f.worst:.4f} to {f.best:.4f}" if f.tied else "the same"
+            lines.append(f"| {f.name} | {f.value:.4f} | {span} | {f.definition} |")
+        return "\n".join([*lines, *(x for r in self.remarks for x in ("", r))])
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write one self-contained page: a bar for each figure with the range of its ties."""
+        text = page.render(
+            title=self.title, protocol=self.protocol, remarks=self.remarks, figures=self.figures
+        )
+        write_whole(path, lambda file: file.write(text.encode()))
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,140 @@
+"""The command line, as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rankbits as rb
+from rankbits.cli import main
+
+
+@pytest.fixture
+def saved(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 60)
+    floats = rng.normal(size=(60, 12)) + 2 * rng.normal(size=(3, 12))[labels]
+    codes = rb.pack(floats)
+    paths = str(tmp_path / "queries.npz"), str(tmp_path / "database.safetensors")
+    codes[:20].save(paths[0], labels=labels[:20], embeddings=floats[:20])
+    codes[20:].save(paths[1], labels=labels[20:], embeddings=floats[20:])
+    return paths
+
+
+def refused(capsys, *words):
+    assert main(list(words)) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("rankbits: ") and err.count("\n") == 1
+    return err
+
+
+def test_evaluate_prints_the_report(saved, capsys, tmp_path):
+    assert main(["evaluate", *saved, "--k", "5,10", "--html", str(tmp_path / "r.html")]) == 0
+    text = capsys.readouterr().out
+    assert "20 queries x 40 database items, 12 bits" in text and "ties could make it" in text
+    assert (tmp_path / "r.html").stat().st_size > 1000
+    assert main(["evaluate", *saved, "--json", "--tie-break"]) == 0
+    assert "H2Q" in json.loads(capsys.readouterr().out)["protocol"]
+    assert main(["evaluate", *saved, "--markdown"]) == 0
+    assert "| mAP |" in capsys.readouterr().out
+    assert main(["evaluate", saved[0], "--exclude-self", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["database"] == 19
+
+
+def test_flags_win_over_toml_over_defaults(saved, capsys, tmp_path):
+    config = tmp_path / "c.toml"
+    config.write_text("k = [3, 7]\nradius = 1\n")
+    assert main(["evaluate", *saved, "--config", str(config), "--radius", "4", "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)["figures"]
+    assert "mAP@7" in figures and "mAP@10" not in figures and "precision within 4" in figures
+    config.write_text("radus = 1\n")
+    assert "unknown key 'radus' (did you mean 'radius'?)" in refused(
+        capsys, "evaluate", *saved, "--config", str(config)
+    )
+    config.write_text("radius = [")
+    assert "is not TOML" in refused(capsys, "evaluate", *saved, "--config", str(config))
+    config.write_text("radius = 1.5")
+    assert "radius must be a whole number; got 1.5." in refused(
+        capsys, "evaluate", *saved, "--config", str(config)
+    )
+
+
+def test_a_trec_run(tmp_path, capsys):
+    (tmp_path / "run").write_text("q Q0 a 1 0.5 t\nq Q0 b 2 0.5 t\n")
+    (tmp_path / "qrels").write_text("q 0 a 1\n")
+    words = ["evaluate", "--run", str(tmp_path / "run"), "--qrels", str(tmp_path / "qrels")]
+    assert main([*words, "--k", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["figures"]["mAP"]["mean"] == 0.75
+    assert "two files: --run RUN --qrels QRELS" in refused(capsys, *words[:3])
+
+
+def test_refusals_are_one_line_and_exit_1(saved, capsys, tmp_path):
+    queries, database = saved
+    rb.pack(np.eye(9)).save(tmp_path / "nine.npz", labels=np.arange(9))
+    rb.pack(np.eye(12)).save(tmp_path / "bare.npz")
+    rb.pack(np.eye(12))[:0].save(tmp_path / "empty.npz", labels=np.arange(0))
+    (tmp_path / "half.npz").write_bytes(Path(queries).read_bytes()[:300])
+    (tmp_path / "text.npz").write_text("no codes at all")
+    for words, sentence in [
+        ((queries, str(tmp_path / "nine.npz")), "same number of bits; got 12 and 9."),
+        ((queries, str(tmp_path / "bare.npz")), "holds no labels: save them with"),
+        ((queries, str(tmp_path / "empty.npz")), "The database must not be empty"),
+        (
+            (queries, str(tmp_path / "half.npz")),
+            "is truncated, damaged or not a rankbits codes file",
+        ),
+        (
+            (queries, str(tmp_path / "text.npz")),
+            "is truncated, damaged or not a rankbits codes file",
+        ),
+        ((queries, str(tmp_path / "none.npz")), "does not exist or is not a file."),
+        ((queries,), "Give two files of codes, QUERIES DATABASE"),
+        ((queries, database, "--k", "0"), "k must be a whole number of at least 1; got 0."),
+        ((queries, database, "--k", "ten"), "k must be a whole number; got 'ten'."),
+        ((queries, database, "--radus", "3"), "no flag --radus (did you mean '--radius'?)."),
+        ((queries, database, "--k"), "Argument --k: expected one argument."),
+        ((queries, database, "extra"), "does not take 'extra'."),
+        ((queries, database, "--relevance", "al"), "relevance must be one of 'any', 'count'"),
+        ((queries, database, "--html", str(tmp_path / "no" / "r.html")), "does not exist."),
+    ]:
+        assert sentence in refused(capsys, "evaluate", *words), words
+    assert "no command 'evalaute' (did you mean 'evaluate'?)." in refused(capsys, "evalaute")
+
+
+def test_help_explains_itself(capsys):
+    assert main([]) == 0
+    text = capsys.readouterr().out
+    assert "quickstart" in text and "evaluate" in text
+
+
+def test_quickstart_writes_codes_that_evaluate_reads(tmp_path, capsys):
+    folder = tmp_path / "q"
+    assert main(["quickstart", "--folder", str(folder), "--bits", "24"]) == 0
+    told = capsys.readouterr().out
+    assert main(["evaluate", str(folder / "queries.npz"), str(folder / "database.npz")]) == 0
+    judged = capsys.readouterr().out
+    line = next(row for row in judged.splitlines() if row.startswith("mAP "))
+    assert line in told and (folder / "report.html").exists()
+    assert "bits must be at most 61 here; got 99." in refused_after(
+        capsys, "quickstart", "--folder", str(folder), "--bits", "99"
+    )
+
+
+def refused_after(capsys, *words):
+    assert main(list(words)) == 1
+    return capsys.readouterr().err
+
+
+def test_as_a_module_without_a_traceback(saved):
+    done = subprocess.run(
+        [sys.executable, "-m", "rankbits", "evaluate", saved[0], "nowhere.npz"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr == "rankbits: nowhere.npz does not exist or is not a file.\n"

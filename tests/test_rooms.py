@@ -1,0 +1,66 @@
+"""The house: a room imports only rooms above it, and only kernels know numba and triton."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "rankbits"
+ROOMS = (
+    "_version", "_check", "_files", "types", "kernels", "metrics", "losses", "models",
+    "quantizers", "indexes", "data", "train", "evaluate", "retriever", "report", "serve",
+    "quickstart", "__init__", "cli", "__main__",
+)  # fmt: skip
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> list[str]:
+    """Every module a file names in an import, wherever the import stands."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name}: imports are absolute"
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
+
+
+def imported_rooms(path: Path) -> set[str]:
+    rooms = set()
+    for name in imports(path):
+        parts = name.split(".")
+        if parts[0] == "rankbits":
+            known = len(parts) > 1 and parts[1] in ROOMS
+            rooms.add(parts[1] if known else "__init__")
+    return rooms
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_a_room_imports_only_rooms_above_it(path):
+    own = room_of(path)
+    assert own in ROOMS, f"{own} is no room of the house"
+    for other in imported_rooms(path) - {own}:
+        assert ROOMS.index(other) < ROOMS.index(own), f"{own} may not import {other}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_only_kernels_know_numba_and_triton(path):
+    named = {name.split(".")[0] for name in imports(path)}
+    if room_of(path) != "kernels":
+        assert not named & {"numba", "triton", "llvmlite"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_a_file_is_one_idea(path):
+    assert len(path.read_text().splitlines()) <= 320, "past 300 lines: split it by idea"
+
+
+def test_no_room_is_a_cupboard():
+    assert not {p.stem for p in FILES} & {"utils", "common", "base", "registry", "helpers"}
