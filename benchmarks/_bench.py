@@ -185,7 +185,7 @@ class Bench:
             found = {"median": median, "p20": low, "p80": high, "ratios": ratios}
             self.rows.append({"title": title, **asdict(t), **found, **facts})
             cells = [*map(_time, (median, low, high)), f"{t.work:,.0f} {t.unit}"]
-            shown = (f"{ratio:.3g}" for ratio in ratios.values())
+            shown = (f"{ratio:,.2f}" for ratio in ratios.values())
             table.append([t.name, *cells, _time(median / t.work), *shown])
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         print(f"\n{title} (other processes took {timings[0].others:.0%} of the machine)")

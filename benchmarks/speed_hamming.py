@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,7 @@ SEED = 0
 SLICE = 4096  # 64-bit words in a block: 32 KiB
 CLASSES = 10
 LABELS = 21  # of the multi-hot case, as in NUS-WIDE
-FLIPPED = 0.4  # of the bits of a code around its class: a retrieval task neither easy nor blind
+FLIPPED = 0.3  # of the bits of a code around its class: a retrieval task neither easy nor blind
 
 
 def random_codes(rng: np.random.Generator, n: int, bits: int) -> Codes:
@@ -44,11 +46,11 @@ def _sum(q, x):
 
 
 @njit(nogil=True)
-def _pass(queries, x, totals):
-    """totals[i] += the sum of all distances of query i; the block stays while queries go by."""
+def _pass(queries, x, first, last, totals):
+    """totals[i] += distances of query i to x[:, first:last]; a block stays while queries go by."""
     size = SLICE // x.shape[0]
-    for start in range(0, x.shape[1], size):
-        stop = min(start + size, x.shape[1])
+    for start in range(first, last, size):
+        stop = min(start + size, last)
         for i in range(queries.shape[0]):
             for w in range(x.shape[0]):
                 totals[i] += _sum(queries[i, w], x[w, start:stop])
@@ -58,14 +60,14 @@ _pool = ThreadPoolExecutor(THREADS)
 
 
 def bare_pass(queries: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Sums of distances, (Q,), of queries (Q, W) to x (W, n); one query is shared by splitting x."""
-    if len(queries) == 1:
-        parts = [(queries, p) for p in np.array_split(x, THREADS, axis=1)]
-    else:
-        parts = [(p, x) for p in np.array_split(queries, min(len(queries), 8 * THREADS))]
-    totals = [np.zeros(len(q), np.uint64) for q, _ in parts]
+    """Sums of distances, (Q,), of queries (Q, W) to x (W, n); threads share one query by rows."""
+    n, alone = x.shape[1], len(queries) == 1
+    bounds = np.linspace(0, n, THREADS + 1).astype(int) if alone else [0, n]
+    tiles = np.array_split(queries, min(len(queries), 8 * THREADS))
+    parts = [(q, x, a, b) for q in tiles for a, b in pairwise(bounds)]
+    totals = [np.zeros(len(part[0]), np.uint64) for part in parts]
     list(_pool.map(lambda part, total: _pass(*part, total), parts, totals))
-    return np.sum(totals, axis=0) if len(queries) == 1 else np.concatenate(totals)
+    return np.sum(totals, axis=0) if alone else np.concatenate(totals)
 
 
 def numpy_topk(queries: np.ndarray, rows: np.ndarray, k: int) -> np.ndarray:
@@ -84,13 +86,9 @@ def search(bench: Bench, faiss: Any, bits: int, n: int, many: int) -> None:
     prepared, rows = words(database), database.packed.view(np.uint64)
     bare, wanted = queries.packed.view(np.uint64), hamming_topk(queries, prepared, 10).distances
     few = 3
-    agree(
-        {
-            "rankbits.hamming": hamming(queries[:few], prepared).sum(axis=1, dtype=np.int64),
-            "bare pass": bare_pass(bare[:few], prepared.words),
-            "bare pass, one query": [bare_pass(q[None], prepared.words)[0] for q in bare[:few]],
-        }
-    )
+    sums = hamming(queries[:few], prepared).sum(axis=1, dtype=np.int64)
+    agree({"rankbits": sums, "bare pass": bare_pass(bare[:few], prepared.words)})
+    agree({"rankbits": sums[:1], "bare pass of one query": bare_pass(bare[:1], prepared.words)})
     agree({"rankbits": wanted[:few], "numpy": numpy_topk(bare[:few], rows, 10)})
     if faiss:
         index = faiss.IndexBinaryFlat(bits)
@@ -98,7 +96,7 @@ def search(bench: Bench, faiss: Any, bits: int, n: int, many: int) -> None:
         agree({"rankbits": wanted, "faiss": index.search(queries.packed, 10)[0]})
 
     for count in (many, 1):
-        q, b = queries[:count], np.ascontiguousarray(bare[:count])
+        q, b = queries[:count], bare[:count]
         peers = {
             "rankbits": lambda q=q: hamming_topk(q, prepared, 10),
             "rankbits, layout included": lambda q=q: hamming_topk(q, database, 10),
@@ -106,16 +104,11 @@ def search(bench: Bench, faiss: Any, bits: int, n: int, many: int) -> None:
         }
         if faiss:
             peers["faiss IndexBinaryFlat"] = lambda q=q: index.search(q.packed, 10)
-        work = dict.fromkeys(peers, count * n)
-        if bits == 64:
-            peers["numpy argpartition"] = lambda b=b: numpy_topk(b[:few], rows, 10)
-            work["numpy argpartition"] = min(few, count) * n
-        bench.report(
-            f"top-10 of {n:,} codes of {bits} bits, {count:,} quer{'y' if count == 1 else 'ies'}",
-            compare(peers, work=work, unit="pairs"),
-            against=("rankbits", "bare pass"),
-            bits=bits, n=n, queries=count, k=10,
-        )  # fmt: skip
+        work = dict.fromkeys(peers, count * n) | {"numpy argpartition": min(few, count) * n}
+        peers["numpy argpartition"] = lambda b=b: numpy_topk(b[:few], rows, 10)
+        title = f"top-10 of {n:,} codes of {bits} bits, queries: {count:,}"
+        timings, against = compare(peers, work=work, unit="pairs"), ("rankbits", "bare pass")
+        bench.report(title, timings, against, bits=bits, n=n, queries=count, k=10)
 
 
 def counting(bench: Bench, bits: int, n: int, many: int) -> None:
@@ -126,43 +119,28 @@ def counting(bench: Bench, bits: int, n: int, many: int) -> None:
     classes = [rng.integers(0, CLASSES, rows) for rows in (many, n)]
     sets = [rng.random((rows, LABELS)) < 0.1 for rows in (many, n)]
 
-    def by_class() -> np.ndarray:
-        return hamming_counts(queries, database, *classes)
-
-    def by_shared() -> np.ndarray:
-        return hamming_counts(queries, database, *sets, relevance="count")
-
-    level = np.arange(bits + 1)
-    agree(
-        {
-            "bare pass": bare_pass(bare, database.words),
-            "classes": by_class().sum(axis=2) @ level,
-            "shared labels": by_shared().sum(axis=2) @ level,
-        }
-    )
-    distances = hamming(queries[:1], database)[0]
-    own = classes[1] == classes[0][0]
-    common = (sets[1] & sets[0][0]).sum(axis=1)
-    for name, counts, grades in (("classes", by_class(), own), ("sets", by_shared(), common)):
+    by_class = partial(hamming_counts, queries, database, *classes)
+    by_shared = partial(hamming_counts, queries, database, *sets, relevance="count")
+    sums, distances = bare_pass(bare, database.words), hamming(queries[:1], database)[0]
+    same = (classes[1] == classes[0][0]).astype(int)
+    shared = (sets[1] & sets[0][0]).sum(axis=1)
+    for name, counts, grades in (("classes", by_class(), same), ("sets", by_shared(), shared)):
+        agree({"bare pass": sums, name: counts.sum(axis=2) @ np.arange(bits + 1)})
         plain = np.zeros(counts.shape[1:], np.int64)
-        np.add.at(plain, (distances, grades.astype(np.int64)), 1)
+        np.add.at(plain, (distances, grades), 1)
         agree({"numpy": plain, name: counts[0]})
-    timings = compare(
-        {
-            "bare pass": lambda: bare_pass(bare, database.words),
-            f"rankbits, {CLASSES} classes": by_class,
-            f"rankbits, {LABELS} labels, shared ones counted": by_shared,
-        },
-        work=many * n,
-        unit="pairs",
-    )
-    title = f"counts over {n:,} codes of {bits} bits, {many:,} queries"
-    bench.report(title, timings, against=("bare pass",), bits=bits, n=n, queries=many)
+    peers = {
+        "bare pass": lambda: bare_pass(bare, database.words),
+        f"rankbits, {CLASSES} classes": by_class,
+        f"rankbits, {LABELS} labels, shared ones counted": by_shared,
+    }
+    timings = compare(peers, work=many * n, unit="pairs")
+    title = f"counts over {n:,} codes of {bits} bits, queries: {many:,}"
+    bench.report(title, timings, ("bare pass",), bits=bits, n=n, queries=many)
 
 
 def argsort_ap(queries: Any, database: Any, query_labels: Any, labels: Any) -> np.ndarray:
-    """AP as hashing scripts compute it, from +-1 float matrices: the order of ties is whatever
-    argsort makes of the order of the database."""
+    """AP as hashing scripts do it, from +-1 float matrices: ties fall as argsort lets them."""
     found = np.zeros(len(queries))
     for i in range(len(queries)):
         relevant = (labels == query_labels[i]).astype(np.float32)
@@ -181,8 +159,8 @@ def step_ap(ranking: Any) -> np.ndarray:
 
 
 def within_ties(ranking: Any, values: Any) -> None:
-    """Refuse an AP that no order of the ties could give."""
-    worst, best = (average_precision(ranking, ties=ties) for ties in ("worst", "best"))
+    """Refuse an AP, of the first queries at least, that no order of the ties could give."""
+    worst, best = (average_precision(ranking, ties=t)[: len(values)] for t in ("worst", "best"))
     if not np.all((worst - 1e-5 <= values) & (values <= best + 1e-5)):
         raise AssertionError("A peer's average precision lies outside what ties allow.")
 
@@ -194,9 +172,9 @@ def labelled(rng: np.random.Generator, centres: np.ndarray, n: int) -> tuple[Cod
     return Codes(np.packbits(bits, axis=1), centres.shape[1]), labels
 
 
-def precision(bench: Bench, n: int, many: int, few: int) -> None:
-    """Section 3: average precision of whole rankings; peers other than the script are *given* their
-    distances."""
+def precision(bench: Bench, n: int, many: int, few: int, fewest: int) -> None:
+    """Section 3: average precision of whole rankings. The script computes its distances as we do,
+    the other peers are given them."""
     rng = np.random.default_rng(SEED)
     centres = rng.random((CLASSES, 64)) < 0.5
     (queries, own), (database, labels) = (labelled(rng, centres, rows) for rows in (many, n))
@@ -214,61 +192,60 @@ def precision(bench: Bench, n: int, many: int, few: int) -> None:
         "rankbits, few queries": lambda: ours(few).mean(),
         "argsort, as in hashing scripts": lambda: argsort_ap(*signs, own, labels).mean(),
     }
-    work = {"rankbits": many}
     if torchmetrics := bench.peer("torchmetrics.functional.retrieval", "torchmetrics"):
-        truth = torch.from_numpy(relevant)
+        one, truth = torchmetrics.retrieval_average_precision, torch.from_numpy(relevant)
 
-        def their_ap(values: torch.Tensor) -> list[float]:
-            one = torchmetrics.retrieval_average_precision
+        def each(values: torch.Tensor) -> list[float]:
             return [one(v, t).item() for v, t in zip(values, truth, strict=True)]
 
         negative, positive = torch.from_numpy(scores), torch.from_numpy(64 + scores)
-        within_ties(ranking, their_ap(positive))
-        peers["torchmetrics, given distances"] = lambda: their_ap(positive)
+        within_ties(ranking, each(positive))
+        peers["torchmetrics, given distances"] = lambda: each(positive)
         bench.note(
-            "torchmetrics retrieval_average_precision, mean of the same queries",
-            queries=few, n=n, bits=64,
-            of_64_minus_distance=float(np.mean(their_ap(positive))),
-            of_minus_distance=float(np.mean(their_ap(negative))),
-            rankbits=float(ours(few).mean()),
+            "mean of torchmetrics retrieval_average_precision", n=n, bits=64, queries=few,
+            of_64_minus_distance=np.mean(each(positive)).item(),
+            of_minus_distance=np.mean(each(negative)).item(), rankbits=ours(few).mean().item(),
         )  # fmt: skip
     if metrics := bench.peer("sklearn.metrics", "scikit-learn"):
 
         def step() -> list[float]:
-            pairs = zip(relevant, scores, strict=True)
-            return [metrics.average_precision_score(t, s) for t, s in pairs]
+            return list(map(metrics.average_precision_score, relevant, scores))
 
         agree({"definition": step_ap(ranking), "scikit-learn": step()}, tolerance=1e-9)
         peers["scikit-learn, given distances"] = step
-    if pytrec_eval := bench.peer("pytrec_eval", "pytrec-eval-terrier"):
-        names = [str(j) for j in range(n)]
+    if pytrec_eval := bench.peer("pytrec_eval", "pytrec_eval-terrier"):
+        names, grades = [str(j) for j in range(n)], relevant.astype(int)
 
-        def tables() -> tuple[Any, Any]:
-            qrel = [dict(zip(names, r.tolist(), strict=True)) for r in relevant.astype(int)]
-            run = [dict(zip(names, s.tolist(), strict=True)) for s in scores]
-            by_name = [dict(zip(names, rows, strict=False)) for rows in (qrel, run)]
-            return pytrec_eval.RelevanceEvaluator(by_name[0], {"map"}), by_name[1]
+        def tables() -> tuple[Any, dict[str, dict[str, float]]]:
+            judged, run = (
+                {names[i]: dict(zip(names, rows[i].tolist(), strict=True)) for i in range(fewest)}
+                for rows in (grades, scores)
+            )
+            return pytrec_eval.RelevanceEvaluator(judged, {"map"}), run
 
-        evaluator, run = tables()
-        found = evaluator.evaluate(run)
-        within_ties(ranking, [found[name]["map"] for name in names[:few]])
-        peers["pytrec_eval, given tables"] = lambda: evaluator.evaluate(run)
-        peers["pytrec_eval, tables included"] = lambda: (lambda e, r: e.evaluate(r))(*tables())
-    timings = compare(peers, work=dict.fromkeys(peers, few) | work, unit="queries", repeats=5)
-    title = f"average precision over {n:,} codes of 64 bits, time for each query"
-    bench.report(title, timings, against=("rankbits", "rankbits, few queries"), bits=64, n=n)
+        def judge(evaluator: Any, run: Any) -> list[float]:
+            found = evaluator.evaluate(run)
+            return [found[name]["map"] for name in names[:fewest]]
+
+        prepared = tables()
+        within_ties(ranking, judge(*prepared))
+        peers["pytrec_eval, given tables"] = lambda: judge(*prepared)
+        peers["pytrec_eval, tables included"] = lambda: judge(*tables())
+    work = {name: fewest if "pytrec" in name else few for name in peers} | {"rankbits": many}
+    timings = compare(peers, work=work, unit="queries")
+    title = f"average precision over {n:,} codes of 64 bits"
+    bench.report(title, timings, ("rankbits", "rankbits, few queries"), bits=64, n=n)
 
     blind, exact = [argsort_ap(*signs, own, labels).mean()], ours(many)
     for _ in range(5):
         order = rng.permutation(n)
         blind.append(argsort_ap(signs[0], signs[1][order], own, labels[order]).mean())
-        shuffled = rank_codes(queries, database[order], own, labels[order])
-        agree({"rankbits": exact, "rankbits, database shuffled": average_precision(shuffled)})
+        shuffled = average_precision(rank_codes(queries, database[order], own, labels[order]))
+        agree({"average precision": exact, "that of a shuffled database": shuffled})
     bench.note(
-        "mAP of the same codes after shuffling the database 5 times",
-        queries=few, n=n, bits=64,
-        argsort_as_given=float(blind[0]), argsort_min=float(min(blind)),
-        argsort_max=float(max(blind)), rankbits_always=float(exact[:few].mean()),
+        "mAP as the database is given and after shuffling it 5 times", n=n, bits=64, queries=few,
+        argsort_given=blind[0].item(), argsort_min=min(blind).item(),
+        argsort_max=max(blind).item(), rankbits_always=exact[:few].mean().item(),
     )  # fmt: skip
 
 
@@ -292,24 +269,27 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help="write benchmarks/results")
     parser.add_argument("--bits", type=int, nargs="+", default=[64, 256, 1024])
     arguments = parser.parse_args()
+    if any(bits < 64 or bits % 64 for bits in arguments.bits):
+        parser.error("--bits must be multiples of 64")
     scale = 10 if arguments.quick else 1
 
     bench = Bench("speed_hamming", threads=THREADS, seed=SEED)
-    faiss = bench.peer("faiss", "faiss-cpu")
-    if faiss:
+    if faiss := bench.peer("faiss", "faiss-cpu"):
         faiss.omp_set_num_threads(THREADS)
+    if pools := bench.peer("threadpoolctl", "threadpoolctl"):  # the BLAS behind numpy
+        pools.threadpool_limits(THREADS)
     for bits in arguments.bits:
         many = 1000 if bits <= 64 else 200
         search(bench, faiss, bits, 1_000_000 // scale, many)
         counting(bench, bits, 59_000 // scale, many)
     if 64 in arguments.bits:
-        precision(bench, 59_000 // scale, 1000, 20)
+        precision(bench, 59_000 // scale, many=1000, few=20, fewest=5)
         n, many = 1_000_000 // scale, 10_000 // scale
         extra, value = peak_memory(_evaluation, _evaluate, n, many)
         bench.note(
-            f"peak memory of evaluating {many:,} x {n:,} codes of 64 bits, beyond codes and labels",
-            queries=many, n=n, bits=64, mebibytes=round(extra / 2**20, 1), mean_ap=value,
-            distance_matrix_mebibytes=round(many * n / 2**20),
+            f"peak memory of evaluating {many:,} x {n:,} codes, beyond codes and labels",
+            queries=many, n=n, bits=64, mib=round(extra / 2**20, 1), mean_ap=value,
+            mib_of_a_byte_for_each_distance=round(many * n / 2**20),
         )  # fmt: skip
     if arguments.save:
         bench.save()

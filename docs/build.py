@@ -12,10 +12,8 @@ FOLDER = Path(__file__).parent.parent / "site"
 
 def entry(name: str) -> str:
     value = getattr(rb, name)
-    if inspect.ismodule(value):
-        shown = name
-    else:
-        shown = f"{name}{inspect.signature(value)}"
+    plain = inspect.ismodule(value) or (inspect.isclass(value) and issubclass(value, Exception))
+    shown = f"{name}{inspect.signature(value)}" if not plain else name
     return f"## `{name}`\n\n```python\n{shown}\n```\n\n{inspect.getdoc(value)}\n"
 
 

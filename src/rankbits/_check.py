@@ -172,10 +172,10 @@ def labels(name: str, value: Any, rows: int) -> np.ndarray:
     if found.dtype.kind == "f" and (found != np.floor(found)).any():
         refuse(f"{name} must be whole numbers; got fractions.")
     if found.ndim == 1:
-        return found.astype(np.int64)
-    if not ((found == 0) | (found == 1)).all():
+        return found.astype(np.int64, copy=False)
+    if found.dtype != bool and not ((found == 0) | (found == 1)).all():
         refuse(f"{name} with two dimensions must be multi-hot, only 0 and 1; got other values.")
-    return found.astype(bool)
+    return found.astype(bool, copy=False)
 
 
 def same_kind_of_labels(query: np.ndarray, database: np.ndarray) -> None:

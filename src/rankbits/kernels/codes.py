@@ -143,7 +143,7 @@ def hamming_counts(
         return module.count_classes(left, right.words, theirs, ours, right.bits)
     shared = 1
     if mode == "count" and len(theirs):
-        shared = max(1, int(min(theirs.sum(1).max(), ours.sum(1).max())))
+        shared = max(1, int(theirs.sum(axis=1).max()))
     query_sets, database_sets = _label_words(theirs), _label_words(ours)
     return module.count_shared(
         left, right.words, np.ascontiguousarray(query_sets.T), database_sets, right.bits, shared

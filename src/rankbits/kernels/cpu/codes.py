@@ -21,7 +21,7 @@ from rankbits.kernels.cpu.counting import (
     histogram,
     tiles,
 )
-from rankbits.kernels.cpu.popcount import distances, least_distance
+from rankbits.kernels.cpu.popcount import any_nearer, distances, least_of
 
 __all__ = [
     "count_classes",
@@ -34,6 +34,7 @@ __all__ = [
 
 BLOCK_BYTES = 32_768  # of the database, reused by every query of a tile from the first-level cache
 FEW = 128  # a database of fewer than this many times k is counted before it is searched
+PIECE = 128  # distances looked at together within a run that holds something near
 SPLIT = 100_000  # rows worth a thread of their own when there are fewer queries than threads
 
 
@@ -78,7 +79,7 @@ def _limits_by_counting(queries, x, start, stop, keep, run, limit):
 @njit(nogil=True, cache=True)
 def _topk_tile(queries, x, start, stop, k, bits, run, block, ids, out):
     many = queries.shape[0]
-    room = min(k + max(k, 64), stop - start)
+    room = min(k + max(k, 16), stop - start)
     keep = min(k, stop - start)
     found = np.empty((many, room), np.int32)
     rows = np.empty((many, room), np.int64)
@@ -97,19 +98,23 @@ def _topk_tile(queries, x, start, stop, k, bits, run, block, ids, out):
             near, filled = limit[i], fill[i]
             for s in range(b, last, size):
                 e = min(s + size, last)
-                if least_distance(queries[i], x, s, e, run) >= near:
+                if not any_nearer(queries[i], x, s, e, near, run):
                     continue
                 distances(queries[i], x, s, e, run)
-                for j in range(e - s):
-                    if run[j] < near:
-                        found[i, filled] = run[j]
-                        rows[i, filled] = s + j
-                        filled += 1
-                        if filled == room and room > keep:
-                            filled = _sort_stable(
-                                found[i], rows[i], room, keep, begin, spare_found, spare_rows
-                            )
-                            near = found[i, keep - 1]
+                for a in range(0, e - s, PIECE):
+                    piece = run[a : min(a + PIECE, e - s)]
+                    if least_of(piece) >= near:
+                        continue
+                    for j in range(piece.shape[0]):
+                        if piece[j] < near:
+                            found[i, filled] = piece[j]
+                            rows[i, filled] = s + a + j
+                            filled += 1
+                            if filled == room and room > keep:
+                                filled = _sort_stable(
+                                    found[i], rows[i], room, keep, begin, spare_found, spare_rows
+                                )
+                                near = found[i, keep - 1]
             limit[i], fill[i] = near, filled
     for i in range(many):
         _sort_stable(found[i], rows[i], fill[i], keep, begin, spare_found, spare_rows)
@@ -137,7 +142,7 @@ def _collect(query, x, radius, bits, run, ids, out):
     fill = 0
     for s in range(0, x.shape[1], size):
         e = min(s + size, x.shape[1])
-        if least_distance(query, x, s, e, run) > radius:
+        if not any_nearer(query, x, s, e, radius + 1, run):
             continue
         distances(query, x, s, e, run)
         for j in range(e - s):

@@ -110,30 +110,54 @@ def _class_tile(queries, x, starts, stops, block, short_run, long_run, counts):
 
 
 @njit(nogil=True, cache=True)
-def _count_two(run, grade, table):
+def _add_grades(run, grade, levels):
+    """Distances become cells of a (grade, distance) table."""
     for j in range(run.shape[0]):
-        table[grade[j], run[j]] += 1
+        run[j] += grade[j] * levels
 
 
 @njit(nogil=True, cache=True)
-def _shared_tile(queries, x, query_sets, sets, most, run, grade, counts):
-    size = run.shape[0]
-    for s in range(0, x.shape[1], size):
-        e = min(s + size, x.shape[1])
-        for i in range(queries.shape[0]):
-            distances(queries[i], x, s, e, run)
-            shared(query_sets[i], sets, s, e, most, grade)
-            _count_two(run[: e - s], grade[: e - s], counts[i])
+def _settle_four(tables, out):
+    """Add the four tables to ``out`` (grades, levels) and clear them."""
+    levels = out.shape[1]
+    for grade in range(out.shape[0]):
+        cells = tables[:, grade * levels : (grade + 1) * levels]
+        for d in range(levels):
+            out[grade, d] += cells[0, d] + cells[1, d] + cells[2, d] + cells[3, d]
+    tables[:] = 0
 
 
 @njit(nogil=True, cache=True)
-def _grades_tile(queries, x, grades, run, counts):
+def _shared_tile(queries, x, query_sets, sets, most, block, run, grade, counts):
     size = run.shape[0]
-    for s in range(0, x.shape[1], size):
-        e = min(s + size, x.shape[1])
+    levels = run.dtype.type(counts.shape[2])
+    tables = np.zeros((4, counts.shape[1] * counts.shape[2]), np.uint32)
+    for b in range(0, x.shape[1], block):
+        end = min(b + block, x.shape[1])
         for i in range(queries.shape[0]):
-            distances(queries[i], x, s, e, run)
-            _count_two(run[: e - s], grades[i, s:e], counts[i])
+            for s in range(b, end, size):
+                e = min(s + size, end)
+                distances(queries[i], x, s, e, run)
+                shared(query_sets[i], sets, s, e, most, grade)
+                _add_grades(run[: e - s], grade[: e - s], levels)
+                _count_four(run[: e - s], tables)
+            _settle_four(tables, counts[i])
+
+
+@njit(nogil=True, cache=True)
+def _grades_tile(queries, x, grades, block, run, counts):
+    size = run.shape[0]
+    levels = run.dtype.type(counts.shape[2])
+    tables = np.zeros((4, counts.shape[1] * counts.shape[2]), np.uint32)
+    for b in range(0, x.shape[1], block):
+        end = min(b + block, x.shape[1])
+        for i in range(queries.shape[0]):
+            for s in range(b, end, size):
+                e = min(s + size, end)
+                distances(queries[i], x, s, e, run)
+                _add_grades(run[: e - s], grades[i, s:e], levels)
+                _count_four(run[: e - s], tables)
+            _settle_four(tables, counts[i])
 
 
 def tiles(count: int, most: int = 64) -> list[slice]:
@@ -142,9 +166,14 @@ def tiles(count: int, most: int = 64) -> list[slice]:
     return [slice(s, min(s + size, count)) for s in range(0, count, size)]
 
 
-def _buffer(words: np.ndarray) -> np.ndarray:
-    """Room for one run of distances, its codes small enough for the first-level cache."""
-    return np.empty(max(256, RUN // len(words)), np.uint16 if len(words) < 1024 else np.uint32)
+def _buffer(words: np.ndarray, cells: int) -> np.ndarray:
+    """Room for one run of numbers below ``cells``, its codes small enough for the nearest cache."""
+    return np.empty(max(256, RUN // len(words)), np.uint16 if cells < 1 << 16 else np.uint32)
+
+
+def _block(words: np.ndarray) -> int:
+    """Codes that stay in the second-level cache while every query of a tile passes over them."""
+    return max(RUN, (1 << 16) // len(words))
 
 
 def _grades_last(counts: np.ndarray) -> np.ndarray:
@@ -186,12 +215,11 @@ def count_classes(
     starts, stops = bounds[place], bounds[place + 1]
 
     counts = np.zeros((len(queries), 2, bits + 1), np.int64)
-    block = max(RUN, (1 << 16) // len(words))
 
     def work(tile: slice) -> None:
         _class_tile(
-            queries[tile], words, starts[tile], stops[tile], block,
-            np.empty(RUN, np.uint8), _buffer(words), counts[tile],
+            queries[tile], words, starts[tile], stops[tile], _block(words),
+            np.empty(RUN, np.uint8), _buffer(words, bits + 1), counts[tile],
         )  # fmt: skip
 
     run_tasks(work, tiles(len(queries)))
@@ -209,10 +237,10 @@ def count_shared(
     counts = np.zeros((len(queries), most + 1, bits + 1), np.int64)
 
     def work(tile: slice) -> None:
-        run = _buffer(words)
+        run = _buffer(words, counts[0].size)
         _shared_tile(
-            queries[tile], words, query_sets[tile], sets, most,
-            run, np.empty(len(run), np.uint32), counts[tile],
+            queries[tile], words, query_sets[tile], sets, most, _block(words),
+            run, np.empty_like(run), counts[tile],
         )  # fmt: skip
 
     run_tasks(work, tiles(len(queries)))
@@ -225,7 +253,8 @@ def count_grades(
     counts = np.zeros((len(queries), most + 1, bits + 1), np.int64)
 
     def work(tile: slice) -> None:
-        _grades_tile(queries[tile], words, grades[tile], _buffer(words), counts[tile])
+        run = _buffer(words, counts[0].size)
+        _grades_tile(queries[tile], words, grades[tile], _block(words), run, counts[tile])
 
     run_tasks(work, tiles(len(queries)))
     return _grades_last(counts)

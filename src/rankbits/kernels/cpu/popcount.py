@@ -101,78 +101,76 @@ def distances(q, x, start, stop, out):
 
 
 @njit(nogil=True, cache=True)
-def _least1(q0, x0):
-    least = np.uint64(64)
+def _nearer1(q0, x0, limit):
+    signs = np.int64(0)
     for j in range(x0.shape[0]):
-        least = min(least, popcount(q0 ^ x0[j]))
-    return least
+        signs |= np.int64(popcount(q0 ^ x0[j])) - limit
+    return signs < 0
 
 
 @njit(nogil=True, cache=True)
-def _least2(q0, q1, x0, x1):
-    least = np.uint64(128)
+def _nearer2(q0, q1, x0, x1, limit):
+    signs = np.int64(0)
     for j in range(x0.shape[0]):
-        least = min(least, popcount(q0 ^ x0[j]) + popcount(q1 ^ x1[j]))
-    return least
+        signs |= np.int64(popcount(q0 ^ x0[j]) + popcount(q1 ^ x1[j])) - limit
+    return signs < 0
 
 
 @njit(nogil=True, cache=True)
-def _least4(q0, q1, q2, q3, x0, x1, x2, x3):
-    least = np.uint64(256)
+def _nearer4(q0, q1, q2, q3, x0, x1, x2, x3, limit):
+    signs = np.int64(0)
     for j in range(x0.shape[0]):
-        least = min(
-            least,
-            popcount(q0 ^ x0[j])
-            + popcount(q1 ^ x1[j])
-            + popcount(q2 ^ x2[j])
-            + popcount(q3 ^ x3[j]),
-        )
-    return least
+        near = popcount(q0 ^ x0[j]) + popcount(q1 ^ x1[j])
+        far = popcount(q2 ^ x2[j]) + popcount(q3 ^ x3[j])
+        signs |= np.int64(near + far) - limit
+    return signs < 0
 
 
 @njit(nogil=True, cache=True)
-def _least_of(values):
+def least_of(values):
     least = values[0]
     for j in range(values.shape[0]):
         least = min(least, values[j])
-    return np.uint64(least)
+    return least
 
 
 @njit(nogil=True, cache=True, inline="always")
-def least_distance(q, x, start, stop, run):
-    """The least distance of q to x[:, start:stop]; the common widths store no distance at all."""
+def any_nearer(q, x, start, stop, limit, run):
+    """Whether anything in x[:, start:stop] is nearer to q than ``limit``.
+
+    The common widths store no distance and take no minimum, whose vector instruction is slow: they
+    gather the sign bits of (distance - limit).
+    """
     count = q.shape[0]
     if count == 1:
-        return _least1(q[0], x[0, start:stop])
+        return _nearer1(q[0], x[0, start:stop], limit)
     if count == 2:
-        return _least2(q[0], q[1], x[0, start:stop], x[1, start:stop])
+        return _nearer2(q[0], q[1], x[0, start:stop], x[1, start:stop], limit)
     if count == 4:
-        return _least4(
+        return _nearer4(
             q[0], q[1], q[2], q[3],
-            x[0, start:stop], x[1, start:stop], x[2, start:stop], x[3, start:stop],
+            x[0, start:stop], x[1, start:stop], x[2, start:stop], x[3, start:stop], limit,
         )  # fmt: skip
     distances(q, x, start, stop, run)
-    return _least_of(run[: stop - start])
+    return least_of(run[: stop - start]) < limit
 
 
 @njit(nogil=True, cache=True)
-def _and_set(q0, x0, out):
+def _shared1(q0, x0, most, out):
     for j in range(out.shape[0]):
-        out[j] = popcount(q0 & x0[j])
+        out[j] = min(popcount(q0 & x0[j]), most)
 
 
 @njit(nogil=True, cache=True)
-def _and_add(q0, x0, out):
+def _shared_add(q0, x0, most, out):
     for j in range(out.shape[0]):
-        out[j] += popcount(q0 & x0[j])
+        out[j] = min(out[j] + popcount(q0 & x0[j]), most)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, inline="always")
 def shared(q, x, start, stop, most, out):
     """out[:stop - start] = members set q (L,) shares with x[:, start:stop], at most ``most``."""
-    out = out[: stop - start]
-    _and_set(q[0], x[0, start:stop], out)
+    limit = np.uint64(most)
+    _shared1(q[0], x[0, start:stop], limit, out[: stop - start])
     for w in range(1, q.shape[0]):
-        _and_add(q[w], x[w, start:stop], out)
-    for j in range(out.shape[0]):
-        out[j] = min(out[j], most)
+        _shared_add(q[w], x[w, start:stop], limit, out[: stop - start])
