@@ -8,6 +8,7 @@ from rankbits._check import Refusal
 from rankbits._version import VERSION
 from rankbits.evaluate import evaluate, evaluate_run
 from rankbits.kernels import hamming, hamming_counts, hamming_topk, hamming_within
+from rankbits.losses import fastap_loss, tie_aware_ap_loss, tie_aware_ndcg_loss
 from rankbits.metrics import (
     average_precision,
     dcg,
@@ -38,6 +39,7 @@ __all__ = [
     "dcg",
     "evaluate",
     "evaluate_run",
+    "fastap_loss",
     "hamming",
     "hamming_counts",
     "hamming_topk",
@@ -55,4 +57,6 @@ __all__ = [
     "recall_at",
     "recall_within",
     "reciprocal_rank",
+    "tie_aware_ap_loss",
+    "tie_aware_ndcg_loss",
 ]

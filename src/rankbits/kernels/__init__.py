@@ -13,5 +13,17 @@ from rankbits.kernels.codes import (
     hamming_within,
     words,
 )
+from rankbits.kernels.histogram import SKIP, Pairs, soft_counts, soft_counts_backward
 
-__all__ = ["Words", "hamming", "hamming_counts", "hamming_topk", "hamming_within", "words"]
+__all__ = [
+    "SKIP",
+    "Pairs",
+    "Words",
+    "hamming",
+    "hamming_counts",
+    "hamming_topk",
+    "hamming_within",
+    "soft_counts",
+    "soft_counts_backward",
+    "words",
+]

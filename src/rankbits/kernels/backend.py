@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -23,6 +24,10 @@ def chosen(natural: str) -> str:
     """``RANKBITS_BACKEND`` where it is set, else the backend natural to the data."""
     forced = os.environ.get("RANKBITS_BACKEND")
     return _check.choice("RANKBITS_BACKEND", forced, BACKENDS) if forced else natural
+
+
+def has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
 
 
 def threads() -> int:

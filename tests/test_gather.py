@@ -1,0 +1,71 @@
+"""Two processes with half the batch each equal one process with the whole batch."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from rankbits import losses
+
+SIZES = (9, 6)
+
+
+def model_and_batch():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Linear(16, 8)
+    ).double()
+    return model, torch.randn(sum(SIZES), 5, dtype=torch.float64), torch.arange(sum(SIZES)) % 4
+
+
+LOSSES = {
+    "fastap": losses.fastap_loss,
+    "ap": losses.tie_aware_ap_loss,
+    "ndcg": lambda x, y: losses.tie_aware_ndcg_loss(x, y, "exact"),
+    "any other": lambda x, y: ((x @ x.T - (y[:, None] == y).double()) ** 2).mean(),
+}
+
+
+def work(rank: int, folder: str, gradients: str) -> None:
+    dist.init_process_group(
+        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=len(SIZES)
+    )
+    torch.set_num_threads(1)
+    model, inputs, labels = model_and_batch()
+    whole = torch.nn.parallel.DistributedDataParallel(model) if gradients == "mean" else model
+    part = slice(sum(SIZES[:rank]), sum(SIZES[: rank + 1]))
+    found = {}
+    for name, loss in LOSSES.items():
+        model.zero_grad()
+        value = loss(*losses.gather(whole(inputs[part]), labels[part], gradients=gradients))
+        value.backward()
+        if gradients == "sum":
+            for parameter in model.parameters():
+                dist.all_reduce(parameter.grad)
+        found[name] = (value.detach(), [p.grad.clone() for p in model.parameters()])
+    torch.save(found, os.path.join(folder, f"{rank}.pt"))
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("gradients", ["mean", "sum"])
+def test_many_processes_equal_one(tmp_path, gradients):
+    mp.spawn(work, (str(tmp_path), gradients), nprocs=len(SIZES))
+    for rank in range(len(SIZES)):
+        found = torch.load(tmp_path / f"{rank}.pt")
+        for name, loss in LOSSES.items():
+            model, inputs, labels = model_and_batch()
+            value = loss(model(inputs), labels)
+            value.backward()
+            got, gradient = found[name]
+            torch.testing.assert_close(got, value.detach(), rtol=1e-12, atol=0)
+            for ours, parameter in zip(gradient, model.parameters(), strict=True):
+                torch.testing.assert_close(ours, parameter.grad, rtol=1e-6, atol=1e-12)
+
+
+def test_without_processes_nothing_happens():
+    x, y = torch.randn(3, 2), torch.arange(3)
+    assert losses.gather(x, y)[0] is x
