@@ -127,7 +127,20 @@ def peak_memory(prepare: Callable, function: Callable, *arguments: Any) -> tuple
         return pool.submit(_peak, prepare, function, arguments).result()
 
 
+def peak_cuda(function: Callable[[], Any]) -> int:
+    """Most bytes of GPU memory ``function()`` held at once beyond what was held before it; call it
+    once before, or the workspace that cuBLAS keeps is counted too."""
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    function()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
 def _commit() -> str:
+    if given := os.environ.get("RANKBITS_COMMIT"):  # of a copy without its repository
+        return given
     git = ["git", "--no-optional-locks", "-C", str(HERE)]  # others may be committing meanwhile
     try:
         head = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True)
@@ -157,7 +170,9 @@ class Bench:
             "cpu": _field("/proc/cpuinfo", "model name"),
             "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
             "python": sys.version.split()[0],
-            "versions": {p: INSTALLED.get(p) for p in ("torch", "numpy", "numba", "rankbits")},
+            "versions": {
+                p: INSTALLED.get(p) for p in ("torch", "numpy", "numba", "triton", "rankbits")
+            },
         }
 
     def peer(self, module: str, package: str) -> Any:
@@ -175,17 +190,29 @@ class Bench:
         self.rows.append({"title": title, **values})
         print("\n  ".join([f"\n{title}", *(f"{k}: {v}" for k, v in values.items())]))
 
-    def report(self, title: str, timings: list[Timing], against: tuple = (), **facts: Any) -> None:
-        """Keep and print timings, with a column of ratios for each name of ``against`` that ran."""
+    def report(
+        self,
+        title: str,
+        timings: list[Timing],
+        against: tuple = (),
+        *,
+        megabytes: Mapping[str, float] | None = None,
+        **facts: Any,
+    ) -> None:
+        """Keep and print timings, with a column of ratios for each name of ``against`` that ran and
+        one of ``megabytes`` (1e6 bytes) by name, where it is given."""
         peers = [t for t in timings if t.name in against]
         table = [["", "median", "20%", "80%", "work", "each", *(f"x {p.name}" for p in peers)]]
+        table[0] += ["MB"] if megabytes else []
         for t in timings:
             low, median, high = np.percentile(t.samples, (20, 50, 80)).tolist()
             ratios = {p.name: t.ratio(p) for p in peers}
             found = {"median": median, "p20": low, "p80": high, "ratios": ratios}
-            self.rows.append({"title": title, **asdict(t), **found, **facts})
+            held = {"megabytes": megabytes[t.name]} if megabytes else {}
+            self.rows.append({"title": title, **asdict(t), **found, **held, **facts})
             cells = [*map(_time, (median, low, high)), f"{t.work:,.0f} {t.unit}"]
-            shown = (f"{ratio:,.2f}" for ratio in ratios.values())
+            shown = [f"{ratio:,.2f}" for ratio in ratios.values()]
+            shown += [f"{value:,.1f}" for value in held.values()]
             table.append([t.name, *cells, _time(median / t.work), *shown])
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         print(f"\n{title} (other processes took {timings[0].others:.0%} of the machine)")
@@ -193,7 +220,9 @@ class Bench:
             print("  ".join(["", name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]))
 
     def save(self) -> None:
-        """Write ``results/<bench>.jsonl``, a line a row, in place of what the last run wrote."""
-        path = HERE / "results" / f"{self.provenance['bench']}.jsonl"
-        path.parent.mkdir(exist_ok=True)
+        """Write ``results/<bench>.jsonl``, a line a row, in place of what the last run wrote;
+        RANKBITS_RESULTS names another folder than ``results``."""
+        folder = Path(os.environ.get("RANKBITS_RESULTS") or HERE / "results")
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self.provenance['bench']}.jsonl"
         path.write_text("".join(json.dumps({**self.provenance, **r}) + "\n" for r in self.rows))

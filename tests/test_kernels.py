@@ -122,6 +122,18 @@ def test_threads_change_nothing(threads):
     np.testing.assert_array_equal(one.ids[:1], many.ids)
 
 
+def test_the_users_number_of_threads_is_left_alone():
+    code = (
+        "import torch, rankbits as rb\n"
+        "torch.set_num_threads(1)\n"
+        "rb.fastap_loss(torch.randn(8, 4), torch.arange(8) % 2)\n"
+        "rb.hamming(rb.pack(torch.randn(3, 4)), rb.pack(torch.randn(3, 4)))\n"
+        "print(torch.get_num_threads())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "1"
+
+
 def test_searches_from_many_threads_at_once():
     rng = np.random.default_rng(0)
     query, database = random_codes(rng, 20, 64), random_codes(rng, 20_000, 64)

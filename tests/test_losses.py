@@ -389,6 +389,9 @@ def test_a_nan_makes_the_loss_nan_and_nothing_worse(loss):
         value = called(loss, (y.requires_grad_(),), options)
         if not torch.isfinite(y.tanh()).all() or loss is LOSSES["fastap"]:
             assert torch.isnan(value)
+    lonely = torch.full((1, 6), torch.nan, dtype=x.dtype)
+    labels = torch.cat([options["labels"], torch.tensor([99])])
+    assert torch.isnan(called(loss, (torch.cat([x.detach(), lonely]),), {"labels": labels}))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

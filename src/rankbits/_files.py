@@ -57,10 +57,14 @@ def _sync_folder(folder: Path) -> None:
 
 
 def write_arrays(
-    path: str | os.PathLike[str], kind: str, facts: dict[str, str], arrays: dict[str, np.ndarray]
+    path: str | os.PathLike[str],
+    kind: str,
+    facts: dict[str, str],
+    arrays: dict[str, np.ndarray],
+    form: str | None = None,
 ) -> None:
-    """Write named arrays and a few facts as ``.npz`` or ``.safetensors``, by the name's ending."""
-    suffix = Path(path).suffix
+    """Write named arrays and a few facts as ``.npz`` or ``.safetensors``: ``form``, or by ending."""
+    suffix = form or Path(path).suffix
     marked = {"rankbits": kind, **facts, **_checksums(arrays)}
     if suffix == ".npz":
         texts = {f"fact.{name}": np.array(value) for name, value in marked.items()}

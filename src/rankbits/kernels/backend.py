@@ -31,10 +31,13 @@ def has_triton() -> bool:
 
 
 def threads() -> int:
-    """The user's setting: ``torch.set_num_threads``, OMP_NUM_THREADS or NUMBA_NUM_THREADS."""
+    """The user's setting: ``torch.set_num_threads``, OMP_NUM_THREADS or NUMBA_NUM_THREADS.
+
+    Not ``numba.get_num_threads``: it starts numba's own threads, which resets torch's count.
+    """
     import numba
 
-    return max(1, min(torch.get_num_threads(), numba.get_num_threads()))
+    return max(1, min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
 
 
 def run_tasks(function: Callable[[Task], Any], tasks: Sequence[Task]) -> list[Any]:

@@ -23,7 +23,7 @@ import torch
 from rankbits.kernels import backend
 
 SKIP = 255  # the grade of a pair that is not counted, such as an item with itself
-CELLS = {"cpu": 1 << 19, "cuda": 1 << 25}  # numbers in a tile
+CELLS = {"cpu": 1 << 21, "cuda": 1 << 25}  # numbers in a tile
 LEAST_ROWS = 64
 
 
@@ -102,7 +102,10 @@ def soft_counts_backward(
     slopes = (gradient[:, :, 1:] - gradient[:, :, :-1]) * (-bins / (2 * scale))
     slopes = slopes.to(x.dtype).contiguous()
     # cell by cell, so that neighbouring items of a like distance are neighbours
-    both = slopes.flatten(1).T.contiguous() if same else None
+    both = None
+    if same:
+        both = slopes.new_zeros(slopes[0].numel() + 1, len(x))  # the last is for skipped pairs
+        both[:-1] = slopes.flatten(1).T
     at_x = torch.empty_like(x) if to_x else None
     at_y = torch.zeros_like(y) if to_y and not same else None
     for start, stop, products in _tiles(x, y):

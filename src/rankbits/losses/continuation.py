@@ -20,8 +20,9 @@ LN2 = math.log(2)
 
 def mean_reciprocal(a: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
     """(psi(a + c + 1) - psi(a + 1)) / c: the mean of 1/t, exact on whole numbers."""
-    small = c.abs() < NEAR
-    wide = torch.where(small, 1.0, c)
+    far = a + 1 > FAR
+    small = (c.abs() < NEAR) & ~far
+    wide = torch.where(small, 1.0, torch.where(far, c.clamp(min=1e-9), c))
     mean = _digamma_between(a + 1, wide) / wide
     return _patch(mean, small, lambda at: _taylor(a[at] + 1, c[at]))
 

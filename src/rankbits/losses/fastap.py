@@ -62,8 +62,8 @@ def fastap_loss(
 def _fastap(positive: torch.Tensor, every: torch.Tensor, neighbours: torch.Tensor) -> torch.Tensor:
     """(M,): (1/N+) sum of h+_j H+_j / H_j, Eq. 14."""
     up_to, all_up_to = positive.cumsum(dim=1), every.cumsum(dim=1)
-    reached = all_up_to > 0
-    precision = torch.where(reached, up_to, 0) / torch.where(reached, all_up_to, 1)
+    empty = all_up_to == 0
+    precision = torch.where(empty, 0, up_to) / torch.where(empty, 1, all_up_to)
     return (positive * precision).sum(dim=1) / neighbours.clamp(min=1)
 
 

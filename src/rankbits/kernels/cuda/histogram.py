@@ -73,8 +73,8 @@ def _slope_kernel(
     products, grades, left, right, own, slopes, both, rows, columns, levels, bins, half, ratio,
     CLASSES: tl.constexpr, SYMMETRIC: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = (row < rows)[:, None] & (column < columns)[None, :]
     at = row.to(tl.int64)[:, None] * columns + column[None, :]
     p = tl.load(products + at, mask=inside, other=0.0)
@@ -128,7 +128,7 @@ def products_to_slopes(
     rows, columns = products.shape
     tile = 4, 256
     with torch.cuda.device(products.device):
-        _slope_kernel[(triton.cdiv(columns, tile[1]), triton.cdiv(rows, tile[0]))](
+        _slope_kernel[(triton.cdiv(rows, tile[0]), triton.cdiv(columns, tile[1]))](
             products, *_graded(pairs), slopes, slopes if both is None else both, rows, columns,
             slopes.shape[1], bins, bins / 2, bins / (2 * scale),
             CLASSES=pairs.classes is not None, SYMMETRIC=both is not None,

@@ -1,0 +1,143 @@
+"""ADSH: outputs of a network against discrete codes of the whole training set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from rankbits import _check
+from rankbits.losses.histogram import full_precision, outside_graphs, rows_of_floats
+from rankbits.losses.penalties import weight_of
+from rankbits.losses.proxies import products
+from rankbits.losses.relation import relate
+
+CELLS = 2**25
+
+
+class ADSH(torch.nn.Module):
+    """Asymmetric deep supervised hashing: the sum over sampled rows i and training rows j of
+    (<u_i, v_j> - K S'_ij)^2, plus gamma times the sum of |v_i - u_i|^2, over (M n) -> scalar.
+
+    u = tanh z are the network's outputs for M sampled rows, v in {-1, 1} the codes of all n
+    training rows, held in the buffer ``signs`` (n, bits) and solved for, bit by bit. S' = (1 + r) s
+    - r: 1 where labels are shared, else -r, with r the number of similar over the number of
+    dissimilar pairs of the training set, each row with itself among them. ``labels`` (n,) or
+    multi-hot (n, C) are those of the training set; ``seed`` draws the first codes.
+
+    Two steps alternate: the network learns the codes, the codes follow the network.
+
+    >>> labels = torch.tensor([0, 0, 1, 1, 2, 2])
+    >>> inputs = torch.eye(6)
+    >>> model = torch.nn.Linear(6, 8)
+    >>> loss, optimiser = ADSH(labels, bits=8), torch.optim.Adam(model.parameters(), 0.1)
+    >>> for _ in range(10):
+    ...     sample = torch.randperm(6)[:4]  # the authors: 2,000 rows, 3 epochs over them
+    ...     for rows in sample.split(2):
+    ...         optimiser.zero_grad()
+    ...         loss(model(inputs[rows]), labels[rows], rows).backward()
+    ...         optimiser.step()
+    ...     loss.update_codes(model(inputs[sample]), sample)
+    >>> loss.signs.shape, loss.signs.dtype
+    (torch.Size([6, 8]), torch.int8)
+    """
+
+    signs: torch.Tensor
+    labels: torch.Tensor
+
+    def __init__(self, labels: Any, bits: int, *, gamma: float = 200.0, seed: int = 0) -> None:
+        super().__init__()
+        self.bits = _check.whole("bits", bits, 1)
+        self.gamma = weight_of("gamma", gamma)
+        rows = len(labels) if hasattr(labels, "__len__") else 0
+        held = torch.from_numpy(_check.labels("labels", labels, rows).copy())
+        _check.not_empty("training set", rows)
+        draw = torch.Generator().manual_seed(_check.whole("seed", seed, 0))
+        signs = 2 * torch.randint(0, 2, (rows, self.bits), generator=draw) - 1
+        self.register_buffer("labels", held)
+        self.register_buffer("signs", signs.to(torch.int8))
+        if held.ndim == 1:
+            similar = int(held.unique(return_counts=True)[1].square().sum())
+        else:
+            similar = sum(int(part.sum()) for part in self._parts(held))
+        self.ratio = similar / max(rows**2 - similar, 1)
+
+    @outside_graphs
+    def forward(self, embeddings: torch.Tensor, labels: Any, indices: Any = None) -> torch.Tensor:
+        """``embeddings`` z (M, bits) and ``labels`` of the training rows ``indices`` (M,)."""
+        z = rows_of_floats("embeddings", embeddings, self.bits)
+        rows = self._rows(indices, len(z), z.device)
+        with full_precision(z):
+            u, v = torch.tanh(z), self.signs.to(z.dtype)
+            similar = self._similar(labels, self.labels)
+            wanted = torch.where(similar, float(self.bits), -self.bits * self.ratio)
+            fit = (products(u, v) - wanted.to(z.dtype)).square().sum()
+            away = (v[rows] - u).square().sum()
+            return (fit + self.gamma * away) / max(similar.numel(), 1)
+
+    @torch.no_grad()
+    def objective(self, outputs: torch.Tensor, indices: Any) -> float:
+        """The loss of a whole sample at the present codes, a few rows at a time."""
+        z = rows_of_floats("outputs", outputs, self.bits)
+        rows = self._rows(indices, len(z), z.device)
+        step = max(1, CELLS // len(self.signs))
+        parts = zip(z.split(step), rows.split(step), strict=True)
+        total = sum(len(part) * float(self(part, self.labels[at], at)) for part, at in parts)
+        return total / max(len(z), 1)
+
+    @torch.no_grad()
+    def update_codes(
+        self, outputs: torch.Tensor, indices: Any, bits: Iterable[int] | None = None
+    ) -> None:
+        """Set each bit of all codes to its best value given the others, one bit after another.
+
+        ``outputs`` z (m, bits) of the sampled training rows ``indices`` (m,). ``bits`` says which
+        bits, in what order; all of them by default. No step raises ``objective``; a bit for which
+        both values are as good stays.
+        """
+        z = rows_of_floats("outputs", outputs, self.bits)
+        rows = self._rows(indices, len(z), z.device)
+        order = range(self.bits) if bits is None else list(bits)
+        with full_precision(z):
+            u = torch.tanh(z)
+            gram, total = u.T @ u, u.sum(dim=0)
+            pull = u.new_zeros(self.signs.shape).index_add_(0, rows, self.gamma * u)
+            start = 0
+            for similar in self._parts(self.labels[rows]):
+                part = slice(start, start := start + len(similar))
+                shared = (1 + self.ratio) * (similar.to(u.dtype) @ u) - self.ratio * total
+                target = self.bits * shared + pull[part]
+                v = self.signs[part].to(u.dtype)
+                for bit in order:
+                    others = v @ gram[:, bit] - v[:, bit] * gram[bit, bit]
+                    force = target[:, bit] - others
+                    v[:, bit] = torch.where(force == 0, v[:, bit], force.sign())
+                self.signs[part] = v.to(torch.int8)
+
+    def _parts(self, labels: torch.Tensor) -> Iterable[torch.Tensor]:
+        """Which rows of the training set, a few at a time, share a label with which of these."""
+        for part in self.labels.split(max(1, CELLS // max(len(labels), 1))):
+            yield self._similar(part, labels)
+
+    def _similar(self, labels: Any, others: torch.Tensor) -> torch.Tensor:
+        return (
+            relate(
+                len(labels), len(others), others.device, labels=labels, database_labels=others,
+                affinity=None, graded=False, same=False, self_rows=None,
+            ).grades(0, len(labels)) == 1
+        )  # fmt: skip
+
+    def _rows(self, indices: Any, rows: int, device: torch.device) -> torch.Tensor:
+        if indices is None:
+            _check.refuse("indices must be given: the training row of each embedding.")
+        found = torch.as_tensor(indices, device=device, dtype=torch.long)
+        if found.shape != (rows,) or bool(((found < 0) | (found >= len(self.signs))).any()):
+            _check.refuse(
+                f"indices must name a training row, 0 to {len(self.signs) - 1:,}, for each of "
+                f"{rows:,} embeddings."
+            )
+        return found
+
+    def extra_repr(self) -> str:
+        return f"bits={self.bits}, gamma={self.gamma}, rows={len(self.signs)}"

@@ -1,0 +1,74 @@
+"""MIHash: mutual information between being a neighbour and the Hamming distance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from rankbits import _check
+from rankbits.losses.histogram import full_precision, outside_graphs
+from rankbits.losses.talr import _counts, _device_of, _result_dtype
+
+
+@outside_graphs
+def mihash_loss(
+    activations: torch.Tensor,
+    labels: Any = None,
+    alpha: float = 1.0,
+    bins: int | None = None,
+    affinity: Any = None,
+    database: torch.Tensor | None = None,
+    database_labels: Any = None,
+    *,
+    self_rows: Any = None,
+) -> torch.Tensor:
+    """-I(neighbour; distance) in nats, mean over queries that have neighbours and others -> scalar.
+
+    The better distances tell neighbours from others, the lower: between -ln 2 and 0. Distances are
+    those of the relaxed codes tanh(alpha f), in soft histograms, and every argument is as in
+    ``tie_aware_ap_loss``. A batch in which no query has both gives 0 with gradient 0.
+
+    >>> f = torch.tensor([[9.0, 9.0], [9.0, 9.0], [9.0, 9.0], [-9.0, 9.0], [-9.0, 9.0]])
+    >>> mihash_loss(f, torch.tensor([0, 0, 0, 1, 1])).round(decimals=4)
+    tensor(-0.6408)
+    >>> mihash_loss(f, torch.tensor([0, 1, 0, 1, 0])).round(decimals=4)
+    tensor(-0.1507)
+    """
+    with full_precision(_device_of(activations)):
+        counts, _ = _counts(
+            activations, labels, alpha, bins, affinity, database, database_labels, self_rows,
+            graded=False,
+        )  # fmt: skip
+        sizes = counts.detach().sum(dim=2).round()
+        valid = (sizes > 0).all(dim=1)
+        joint = counts / sizes.sum(dim=1).clamp(min=1)[:, None, None]
+        prior = sizes / sizes.sum(dim=1, keepdim=True).clamp(min=1)
+        present = joint > 0
+        apart = (prior[:, :, None] * joint.sum(dim=1, keepdim=True)).expand_as(joint)
+        # an empty cell adds nothing, and no distance is near it
+        ratio = torch.where(present, joint, 1) / torch.where(present, apart, 1)
+        information = (joint * ratio.log()).sum(dim=(1, 2))
+        total = torch.where(valid, -information, information * 0).sum()
+        return (total / valid.sum().clamp(min=1)).to(_result_dtype(activations))
+
+
+class MIHash(torch.nn.Module):
+    """``mihash_loss`` as a module: ``MIHash(alpha=1.0, bins=None)(embeddings, labels)``.
+
+    >>> MIHash(bins=16)
+    MIHash(alpha=1.0, bins=16)
+    """
+
+    def __init__(self, alpha: float = 1.0, bins: int | None = None) -> None:
+        super().__init__()
+        self.alpha = _check.number("alpha", alpha)
+        self.bins = None if bins is None else _check.whole("bins", bins, 1)
+
+    def forward(
+        self, activations: torch.Tensor, labels: Any = None, **options: Any
+    ) -> torch.Tensor:
+        return mihash_loss(activations, labels, self.alpha, self.bins, **options)
+
+    def extra_repr(self) -> str:
+        return f"alpha={self.alpha}, bins={self.bins}"

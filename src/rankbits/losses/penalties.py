@@ -1,0 +1,154 @@
+"""Quantization penalties: how far outputs are from the bits they will become.
+
+Each takes ``embeddings`` z (M, K), adds over the bits of a row and averages over rows. The bit of z
+is 1 where z > 0 and -1 elsewhere, zero included, as ``rb.pack`` has it: an output of 0 is a whole
+unit away from its bit, and is sent to it. No rows give 0.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from rankbits import _check
+from rankbits.losses.histogram import outside_graphs, rows_of_floats
+
+VARIANTS = ("original", "h2q")
+
+
+def quantization_l2(embeddings: torch.Tensor) -> torch.Tensor:
+    """Mean over rows of |z - sgn z|^2: the penalty of DPSH, DTSH, WGLHH (H2Q Eq. 3.5) -> scalar.
+
+    >>> quantization_l2(torch.tensor([[1.0, -0.5], [0.0, 3.0]]))
+    tensor(2.6250)
+    """
+    return _mean_over_rows(_excess(embeddings).square())
+
+
+def quantization_l1(embeddings: torch.Tensor) -> torch.Tensor:
+    """Mean over rows of the L1 norm of z - sgn z, the penalty of DSH -> scalar.
+
+    >>> quantization_l1(torch.tensor([[1.0, -0.5], [0.0, 3.0]]))
+    tensor(1.7500)
+    """
+    return _mean_over_rows(_excess(embeddings).abs())
+
+
+def quantization_cosh(embeddings: torch.Tensor, variant: str = "original") -> torch.Tensor:
+    """Mean over rows of the sum of ln cosh(|z| - 1), the smooth L1 penalty of DHN -> scalar.
+
+    ``variant="h2q"`` is ln cosh|z| - 1 as the H2Q code has it: it pulls outputs to 0, not to 1, and
+    is there to repeat their numbers only.
+
+    >>> quantization_cosh(torch.tensor([[1.0, -1.0], [1.0, 2.0]]))
+    tensor(0.2169)
+    """
+    _check.choice("variant", variant, VARIANTS)
+    excess = _excess(embeddings)
+    if variant == "h2q":
+        return _mean_over_rows(log_cosh(excess + 1) - 1)
+    return _mean_over_rows(log_cosh(excess))
+
+
+def quantization_cauchy(embeddings: torch.Tensor, gamma: float = 10.0) -> torch.Tensor:
+    """Mean over rows of ln(1 + d(|z|, 1)/gamma), d = K (1 - cos)/2: the penalty of DCH -> scalar.
+
+    Only the direction of a row counts. A row of zeros has cos = 0, and gradient 0.
+
+    >>> quantization_cauchy(torch.tensor([[2.0, -2.0], [1.0, 0.0]])).round(decimals=4)
+    tensor(0.0144)
+    """
+    gamma = _check.number("gamma", gamma)
+    if gamma <= 0:
+        _check.refuse(f"gamma must be above zero; got {gamma}.")
+    unit = directions(rows_of_floats("embeddings", embeddings))
+    bits = unit.shape[1]
+    distance = bits * (1 - unit.abs().sum(dim=1) / math.sqrt(bits)) / 2
+    return _mean_over_rows(torch.log1p(distance / gamma)[:, None])
+
+
+@outside_graphs
+def hswd(embeddings: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
+    """Mean over rows and bits of (sorted outputs - sorted random signs)^2 -> scalar (HSWD).
+
+    The squared Wasserstein distance of each bit's outputs to fair coins: it wants outputs at -1 and
+    1, and as many of one as of the other. ``generator`` makes the coins repeatable. It takes raw
+    outputs, no tanh; the H2Q paper weighs it .1.
+
+    >>> hswd(torch.tensor([[1.0], [1.0]]), torch.Generator().manual_seed(1))
+    tensor(2.)
+    """
+    z = rows_of_floats("embeddings", embeddings)
+    device = z.device if generator is None else generator.device
+    coins = torch.randint(0, 2, z.shape, generator=generator, device=device).to(z.device)
+    coins = (2 * coins - 1).sort(dim=0).values
+    return (z.sort(dim=0).values - coins).square().sum() / max(z.numel(), 1)
+
+
+class HSWD(torch.nn.Module):
+    """``weight`` times ``hswd``, new coins each call: ``loss(z, y) + HSWD()(z)``.
+
+    With a ``seed`` the n-th call tosses the same coins in every run; the buffer ``step`` counts the
+    calls made in training mode, so that a run taken up again goes on where it was.
+
+    >>> penalty = HSWD(seed=0)
+    >>> penalty
+    HSWD(weight=0.1, seed=0)
+    >>> z = torch.zeros(4, 2)
+    >>> penalty(z), int(penalty.step)
+    (tensor(0.1000), 1)
+    """
+
+    step: torch.Tensor
+
+    def __init__(self, weight: float = 0.1, seed: int | None = None) -> None:
+        super().__init__()
+        self.weight = weight_of("weight", weight)
+        self.seed = None if seed is None else _check.whole("seed", seed, 0)
+        self.register_buffer("step", torch.zeros((), dtype=torch.long))
+
+    def forward(self, embeddings: torch.Tensor, labels: Any = None) -> torch.Tensor:
+        generator = None
+        if self.seed is not None:
+            # the low half counts calls, so that neighbouring seeds share no coins
+            mixed = ((self.seed << 32) + int(self.step)) % 2**63
+            generator = torch.Generator().manual_seed(mixed)
+        if self.training:
+            self.step += 1
+        return self.weight * hswd(embeddings, generator)
+
+    def extra_repr(self) -> str:
+        return f"weight={self.weight}, seed={self.seed}"
+
+
+def weight_of(name: str, value: Any) -> float:
+    """The weight of a term: a number that is not negative."""
+    found = _check.number(name, value)
+    if found < 0:
+        _check.refuse(f"{name} must not be negative; got {found}.")
+    return found
+
+
+def log_cosh(x: torch.Tensor) -> torch.Tensor:
+    """ln cosh x, without the overflow of cosh."""
+    return x - torch.nn.functional.logsigmoid(2 * x) - math.log(2)
+
+
+def directions(rows: torch.Tensor) -> torch.Tensor:
+    """Rows of length 1, however large or small. A row of zeros stays zero, with gradient 0."""
+    size = rows.detach().abs().amax(dim=1, keepdim=True)
+    alive = size > torch.finfo(rows.dtype).tiny ** 0.5
+    scaled = torch.where(alive | size.isnan(), rows, 0) / torch.where(alive, size, 1)
+    return scaled / torch.where(alive, scaled.norm(dim=1, keepdim=True), 1)
+
+
+def _excess(embeddings: torch.Tensor) -> torch.Tensor:
+    """|z| - 1, whose slope at 0 leads to the bit of 0, which is -1."""
+    z = rows_of_floats("embeddings", embeddings)
+    return torch.where(z > 0, z, -z) - 1
+
+
+def _mean_over_rows(each: torch.Tensor) -> torch.Tensor:
+    return each.sum() / max(len(each), 1)

@@ -1,0 +1,19 @@
+"""Floats to bits: ``fit``, ``transform``, ``encode``. What is learned ends in an underscore."""
+
+from rankbits.quantizers.affine import Quantizer
+from rankbits.quantizers.files import load
+from rankbits.quantizers.householder import H2Q
+from rankbits.quantizers.projection import Projection
+from rankbits.quantizers.rotations import ITQ, RandomRotation, Sign
+from rankbits.quantizers.supervised import SupervisedRotation
+
+__all__ = [
+    "H2Q",
+    "ITQ",
+    "Projection",
+    "Quantizer",
+    "RandomRotation",
+    "Sign",
+    "SupervisedRotation",
+    "load",
+]

@@ -1,0 +1,159 @@
+"""What all quantizers share: they end in an affine map, and the bits are its signs."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from typing import Any
+
+import numpy as np
+import torch
+
+from rankbits import _check
+from rankbits.quantizers import rows
+from rankbits.types import Codes, pack
+
+LEARNED = ("weight_", "offset_", "rotation_")
+
+
+class Quantizer:
+    """bits = signs of ``weight_ @ x + offset_``: fit, transform, encode, fold, save.
+
+    Subclasses set ``weight_`` (bits, dim) and ``offset_`` (bits,), float32 on the CPU, in ``fit``;
+    rotations also have ``rotation_`` (bits, bits) and all that minimise something ``objective_``.
+    ``__init__`` only assigns.
+    """
+
+    weight_: torch.Tensor
+    offset_: torch.Tensor
+    rotation_: torch.Tensor
+    objective_: float
+
+    def fit(self, embeddings: Any, labels: Any = None) -> Quantizer:
+        raise NotImplementedError
+
+    @classmethod
+    def options(cls) -> list[str]:
+        """The names that ``__init__`` takes."""
+        return list(inspect.signature(cls).parameters)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.options()}
+
+    def set_params(self, **options: Any) -> Quantizer:
+        for name, value in options.items():
+            if name not in self.options():
+                _check.refuse(
+                    f"{type(self).__name__} has no option '{name}'"
+                    f"{_check.nearest(name, self.options())}."
+                )
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({given})"
+
+    @property
+    def bits_(self) -> int:
+        self._fitted()
+        return len(self.weight_)
+
+    def _fitted(self) -> None:
+        if not hasattr(self, "weight_"):
+            _check.refuse(f"This {type(self).__name__} is not fitted yet: call fit first.")
+
+    def _learn(self, weight: torch.Tensor, offset: torch.Tensor | None = None) -> None:
+        self.weight_ = weight.detach().float().cpu().contiguous()
+        zero = torch.zeros(len(weight))
+        self.offset_ = zero if offset is None else offset.detach().float().cpu().contiguous()
+
+    def transform(self, embeddings: Any) -> Any:
+        """(n, dim) -> (n, bits) floats whose signs are the bits; an array for an array, a tensor
+        for a tensor, on its device."""
+        self._fitted()
+        value = rows.embeddings("embeddings", embeddings, self.weight_.shape[1])
+        parts = [self._map(part) for _, part in rows.chunks(value)]
+        found = torch.cat(parts) if parts else torch.empty(0, self.bits_)
+        return found if isinstance(embeddings, torch.Tensor) else found.numpy()
+
+    def encode(self, embeddings: Any) -> Codes:
+        """(n, dim) -> ``Codes``, the signs of ``transform``, a few rows in memory at a time."""
+        self._fitted()
+        value = rows.embeddings("embeddings", embeddings, self.weight_.shape[1])
+        packed = np.zeros((len(value), (self.bits_ + 7) // 8), np.uint8)
+        for start, part in rows.chunks(value):
+            found = pack(self._map(part)) if part.is_cuda else None
+            stop = start + len(part)
+            if found is not None:
+                packed[start:stop] = found.packed
+            else:
+                packed[start:stop] = np.packbits(self._map(part).numpy() > 0, axis=1)
+        return Codes(packed, self.bits_)
+
+    def fit_transform(self, embeddings: Any, labels: Any = None) -> Any:
+        return self.fit(embeddings, labels).transform(embeddings)
+
+    def _map(self, part: torch.Tensor) -> torch.Tensor:
+        weight, offset = (t.to(part.device, torch.float32) for t in (self.weight_, self.offset_))
+        found = torch.addmm(offset, part.float(), weight.T)
+        if not torch.isfinite(found.sum()):
+            rows.finite("embeddings", part)
+        return found
+
+    def fold(self, linear: torch.nn.Linear) -> torch.nn.Linear:
+        """A linear layer that already contains the quantizer: the signs of its outputs are the bits.
+
+        ``linear`` is the layer whose outputs were fitted.
+        """
+        self._fitted()
+        if not isinstance(linear, torch.nn.Linear) or linear.out_features != self.weight_.shape[1]:
+            _check.refuse(
+                f"fold takes the linear layer that makes the embeddings, with "
+                f"{self.weight_.shape[1]} outputs."
+            )
+        folded = torch.nn.Linear(linear.in_features, self.bits_, device=linear.weight.device)
+        weight, offset = self.weight_.double(), self.offset_.double()
+        with torch.no_grad():
+            folded.weight.copy_(weight @ linear.weight.double().cpu())
+            inner = torch.zeros(len(linear.weight)) if linear.bias is None else linear.bias
+            folded.bias.copy_(weight @ inner.double().cpu() + offset)
+        return folded.to(linear.weight.dtype)
+
+    def to_linear(self) -> torch.nn.Linear:
+        """The quantizer as a layer: embeddings in, floats out whose signs are the bits."""
+        self._fitted()
+        layer = torch.nn.Linear(self.weight_.shape[1], self.bits_)
+        with torch.no_grad():
+            layer.weight.copy_(self.weight_)
+            layer.bias.copy_(self.offset_)
+        return layer
+
+    def to_faiss(self) -> Any:
+        """A faiss ``LinearTransform`` with the same outputs (needs the package faiss-cpu)."""
+        self._fitted()
+        try:
+            import faiss
+        except ImportError:
+            _check.refuse("to_faiss needs the package faiss-cpu: pip install faiss-cpu.")
+        bits, dim = self.weight_.shape
+        made = faiss.LinearTransform(dim, bits, True)
+        faiss.copy_array_to_vector(self.weight_.numpy().reshape(-1), made.A)
+        faiss.copy_array_to_vector(self.offset_.numpy(), made.b)
+        made.is_trained = True
+        return made
+
+    def to_onnx(self, path: str | os.PathLike[str]) -> None:
+        """Write an ONNX model: ``embeddings`` (n, dim) -> ``bits`` (n, bits) uint8 0 and 1, and
+        ``outputs``, the floats they are signs of (needs the package onnx)."""
+        from rankbits.quantizers.files import write_onnx
+
+        self._fitted()
+        write_onnx(self.weight_, self.offset_, path)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to one file (safetensors), whole or not at all; ``rb.load`` reads it back."""
+        from rankbits.quantizers.files import save
+
+        self._fitted()
+        save(self, path)

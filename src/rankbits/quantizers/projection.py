@@ -1,0 +1,180 @@
+"""From any dimension to any number of bits, without labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from rankbits import _check
+from rankbits.losses import tie_aware_ndcg_loss
+from rankbits.quantizers import rows
+from rankbits.quantizers.affine import Quantizer
+from rankbits.quantizers.orthogonal import anneal, climb, polar, random_rotation
+from rankbits.quantizers.rotations import quantization_error
+
+MOST_ROWS = 50_000  # sampled to fit a rotation or to learn from neighbours
+SHARES = ((0.05, 1), (0.01, 2), (0.002, 5), (0.001, 10))  # TALR's LabelMe experiment
+
+
+class Projection(Quantizer):
+    """Linear hash functions for any embeddings: (n, dim) -> ``bits``, fewer or more than dim.
+
+    ``objective="pca"``: principal components, then the rotation that loses least (H2Q's fast
+    solver); past dim bits a tight frame in their place. ``objective="neighbours"``: from there,
+    the maps themselves are trained so that Hamming distance ranks each row's own nearest neighbours
+    first, by tie-aware NDCG with affinities 1, 2, 5, 10 for the 5, 1, 0.2 and 0.1 % nearest
+    (TALR's label-free setting).
+
+    ``fit`` reads the rows in chunks, so a memory-mapped file of millions will do; ``partial_fit``
+    takes them as they come (PCA only, rotated on a sample of what it saw).
+
+    >>> x = torch.randn(300, 20, generator=torch.Generator().manual_seed(0))
+    >>> Projection(bits=8).fit(x).encode(x)
+    Codes(300 rows of 8 bits)
+    """
+
+    def __init__(
+        self,
+        bits: int = 64,
+        objective: str = "pca",
+        steps: int = 300,
+        batch: int = 1000,
+        alpha: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        self.bits = bits
+        self.objective = objective
+        self.steps = steps
+        self.batch = batch
+        self.alpha = alpha
+        self.seed = seed
+
+    def fit(self, embeddings: Any, labels: Any = None) -> Projection:
+        bits = _check.whole("bits", self.bits, 1)
+        _check.choice("objective", self.objective, ("pca", "neighbours"))
+        value = rows.embeddings("embeddings", embeddings)
+        if len(value) < bits:
+            _check.refuse(
+                f"embeddings must have at least as many rows as bits, {bits}; got {len(value)}."
+            )
+        self._moments = _Moments()
+        for start, part in rows.chunks(value):
+            self._moments.add(part, start)
+        drawn, _ = rows.sample(value, MOST_ROWS, self.seed)
+        self._from_moments(drawn.float().cpu())
+        if self.objective == "neighbours":
+            self._learn_neighbours(drawn.float().cpu())
+        return self
+
+    def partial_fit(self, embeddings: Any, labels: Any = None) -> Projection:
+        """Take more rows into account; the first call must have at least as many rows as bits."""
+        if self.objective != "pca":
+            _check.refuse("partial_fit is for objective='pca'; neighbours need all rows at once.")
+        value = rows.embeddings("embeddings", embeddings)
+        if not hasattr(self, "_moments"):
+            self._moments, self._seen = _Moments(), torch.empty(0, value.shape[1])
+        for start, part in rows.chunks(value):
+            self._moments.add(part, start)
+        if self._moments.count < self.bits:
+            _check.refuse(
+                f"The first partial_fit needs at least {self.bits} rows; got {self._moments.count}."
+            )
+        drawn, _ = rows.sample(value, MOST_ROWS, self.seed)
+        draw = torch.Generator().manual_seed(self.seed)
+        seen = torch.cat([self._seen, drawn.float().cpu()])
+        self._seen = seen[torch.randperm(len(seen), generator=draw)[:MOST_ROWS]]
+        self._from_moments(self._seen)
+        return self
+
+    def _from_moments(self, drawn: torch.Tensor) -> None:
+        """Principal directions of all rows, rotated for the least error on the drawn ones."""
+        draw = torch.Generator().manual_seed(self.seed)
+        mean, values, directions = self._moments.principal()
+        rank = int((values > 1e-7 * values[0].clamp(min=1e-30)).sum()) if len(values) else 0
+        if rank < min(self.bits, len(directions)):
+            _check.refuse(
+                f"embeddings vary in {rank} directions only, too few for {self.bits} bits "
+                "(constant or repeated columns)."
+            )
+        kept = directions[:, : min(self.bits, rank)].T.float()
+        projected = (drawn - mean.float()) @ kept.T
+        if self.bits > len(kept):
+            frame = random_rotation(self.bits, draw, torch.float32)[:, : len(kept)]
+        else:
+            frame = torch.eye(self.bits)
+        scaled = projected * (self.bits**0.5 / projected.norm(dim=1, keepdim=True).clamp(min=1e-12))
+        frame = climb(scaled, anneal(scaled, frame, draw), 15)
+        self.rotation_ = polar(frame.double()).float()
+        self.objective_ = float(quantization_error(scaled @ self.rotation_.T))
+        weight = self.rotation_ @ kept
+        self._learn(weight, -(weight @ mean.float()))
+
+    def _learn_neighbours(self, drawn: torch.Tensor) -> None:
+        draw = torch.Generator().manual_seed(self.seed)
+        mean = drawn.mean(dim=0)
+        # outputs of unit spread: what tanh(alpha y) is used to
+        spread = ((drawn - mean) @ self.weight_.T).std()
+        weight = (self.weight_ / spread).requires_grad_()
+        offset = torch.zeros(len(weight)).requires_grad_()
+        steps = _check.whole("steps", self.steps, 1)
+        optimiser = torch.optim.Adam([weight, offset], lr=0.02 * float(weight.detach().std()))
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+        batch = min(_check.whole("batch", self.batch, 2), len(drawn))
+        for _ in range(steps):
+            part = drawn[torch.randperm(len(drawn), generator=draw)[:batch]]
+            activations = (part - mean) @ weight.T + offset
+            loss = tie_aware_ndcg_loss(
+                activations, None, alpha=self.alpha, affinity=nearness(part),
+                bins=min(self.bits, 32),
+            )  # fmt: skip
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            schedule.step()
+        self.objective_ = float(loss.detach())
+        if hasattr(self, "rotation_"):
+            del self.rotation_  # the map is no longer a rotation of principal components
+        self._learn(weight, offset - weight @ mean)
+
+
+def nearness(part: torch.Tensor) -> torch.Tensor:
+    """uint8 (m, m): each row's nearest others by cosine get 1, 2, 5, 10 for the shares of TALR."""
+    unit = torch.nn.functional.normalize(part, dim=1)
+    similar = (unit @ unit.T).fill_diagonal_(-2.0)
+    found = torch.zeros(similar.shape, dtype=torch.uint8)
+    for share, affinity in SHARES:
+        count = max(1, round(share * (len(part) - 1)))
+        found.scatter_(1, similar.topk(count, dim=1).indices, affinity)
+    return found
+
+
+class _Moments:
+    """Count, sum and products of rows, in float64: all that PCA needs of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, part: torch.Tensor, start: int) -> None:
+        part = part.cpu()
+        if self.count == 0:
+            self.centre = part[0].double()
+            self.sum = torch.zeros(part.shape[1], dtype=torch.float64)
+            self.products = torch.zeros(part.shape[1], part.shape[1], dtype=torch.float64)
+        if not torch.isfinite(part.sum()):
+            bad = torch.nonzero(~torch.isfinite(part).all(dim=1))
+            if len(bad):
+                _check.refuse(
+                    f"embeddings must be finite; row {start + int(bad[0])} has nan or inf."
+                )
+        centred = part - self.centre.to(part.dtype)  # small numbers, so that float32 products do
+        self.products += (centred.T @ centred).double()
+        self.sum += centred.sum(dim=0, dtype=torch.float64)
+        self.count += len(part)
+
+    def principal(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Mean, variances in falling order, and directions as columns."""
+        mean = self.sum / self.count
+        covariance = self.products / self.count - torch.outer(mean, mean)
+        values, directions = torch.linalg.eigh(covariance)
+        return self.centre + mean, values.flip(0), directions.flip(1)
