@@ -97,7 +97,7 @@ def test_refusals_are_one_line_and_exit_1(saved, capsys, tmp_path):
         ((queries, database, "--k", "0"), "k must be a whole number of at least 1; got 0."),
         ((queries, database, "--k", "ten"), "k must be a whole number; got 'ten'."),
         ((queries, database, "--radus", "3"), "no flag --radus (did you mean '--radius'?)."),
-        ((queries, database, "--k"), "Argument --k: expected one argument."),
+        ((queries, database, "--k"), "Argument -k/--k: expected one argument."),
         ((queries, database, "extra"), "does not take 'extra'."),
         ((queries, database, "--relevance", "al"), "relevance must be one of 'any', 'count'"),
         ((queries, database, "--html", str(tmp_path / "no" / "r.html")), "does not exist."),

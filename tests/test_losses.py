@@ -359,6 +359,13 @@ def test_a_batch_without_neighbours_gives_zero_and_zero_gradient(loss):
         assert value == 0 and (x.grad == 0).all()
 
 
+def test_an_empty_batch_gives_zero_and_an_empty_gradient(loss):
+    x = torch.empty(0, 6, requires_grad=True)
+    value = called(loss, (x,), {"labels": torch.empty(0, dtype=torch.long)})
+    value.backward()
+    assert value == 0 and x.grad.shape == (0, 6)
+
+
 @pytest.mark.parametrize("name", ["fastap", "ap-simple", "ap-exact", "ndcg-exact"])
 def test_one_class_for_all_is_perfect(name):
     (x,), _ = batch("classes")

@@ -10,8 +10,8 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "rankbits"
 ROOMS = (
     "_version", "_check", "_files", "types", "kernels", "metrics", "losses", "models",
-    "quantizers", "indexes", "data", "train", "evaluate", "retriever", "report", "serve",
-    "quickstart", "__init__", "cli", "__main__",
+    "quantizers", "indexes", "data", "train", "evaluate", "account", "retriever", "report",
+    "serve", "quickstart", "commands", "__init__", "cli", "__main__",
 )  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 

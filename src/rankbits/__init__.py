@@ -6,6 +6,7 @@ search the bits exactly, and judge rankings without letting ties lie.
 
 from rankbits._check import Refusal
 from rankbits._version import VERSION
+from rankbits.account import Account, account
 from rankbits.evaluate import evaluate, evaluate_run
 from rankbits.kernels import hamming, hamming_counts, hamming_topk, hamming_within
 from rankbits.losses import fastap_loss, tie_aware_ap_loss, tie_aware_ndcg_loss
@@ -25,16 +26,33 @@ from rankbits.metrics import (
     recall_within,
     reciprocal_rank,
 )
+from rankbits.quantizers import (
+    H2Q,
+    ITQ,
+    Projection,
+    RandomRotation,
+    Sign,
+    SupervisedRotation,
+    load,
+)
 from rankbits.types import Codes, Ranking, Report, Results, pack
 
 __version__ = VERSION
 
 __all__ = [
+    "H2Q",
+    "ITQ",
+    "Account",
     "Codes",
+    "Projection",
+    "RandomRotation",
     "Ranking",
     "Refusal",
     "Report",
     "Results",
+    "Sign",
+    "SupervisedRotation",
+    "account",
     "average_precision",
     "dcg",
     "evaluate",
@@ -45,6 +63,7 @@ __all__ = [
     "hamming_topk",
     "hamming_within",
     "hit_at",
+    "load",
     "map_at_r",
     "ndcg",
     "pack",

@@ -63,7 +63,7 @@ def write_arrays(
     arrays: dict[str, np.ndarray],
     form: str | None = None,
 ) -> None:
-    """Write named arrays and a few facts as ``.npz`` or ``.safetensors``: ``form``, or by ending."""
+    """Write arrays and a few facts as ``.npz`` or ``.safetensors``: ``form``, or by ending."""
     suffix = form or Path(path).suffix
     marked = {"rankbits": kind, **facts, **_checksums(arrays)}
     if suffix == ".npz":

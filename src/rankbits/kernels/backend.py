@@ -37,7 +37,7 @@ def threads() -> int:
     """
     import numba
 
-    return max(1, min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+    return max(1, min(torch.get_num_threads(), vars(numba.config)["NUMBA_NUM_THREADS"]))
 
 
 def run_tasks(function: Callable[[Task], Any], tasks: Sequence[Task]) -> list[Any]:

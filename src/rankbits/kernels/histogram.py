@@ -104,7 +104,7 @@ def soft_counts_backward(
     # cell by cell, so that neighbouring items of a like distance are neighbours
     both = None
     if same:
-        both = slopes.new_zeros(slopes[0].numel() + 1, len(x))  # the last is for skipped pairs
+        both = slopes.new_zeros(slopes.shape[1] * bins + 1, len(x))  # the last is for skipped pairs
         both[:-1] = slopes.flatten(1).T
     at_x = torch.empty_like(x) if to_x else None
     at_y = torch.zeros_like(y) if to_y and not same else None

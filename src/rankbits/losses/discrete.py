@@ -71,8 +71,8 @@ class ADSH(torch.nn.Module):
         with full_precision(z):
             u, v = torch.tanh(z), self.signs.to(z.dtype)
             similar = self._similar(labels, self.labels)
-            wanted = torch.where(similar, float(self.bits), -self.bits * self.ratio)
-            fit = (products(u, v) - wanted.to(z.dtype)).square().sum()
+            wanted = (1 + self.ratio) * similar.to(z.dtype) - self.ratio
+            fit = (products(u, v) - self.bits * wanted).square().sum()
             away = (v[rows] - u).square().sum()
             return (fit + self.gamma * away) / max(similar.numel(), 1)
 

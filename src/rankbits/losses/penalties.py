@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 
 from rankbits import _check
@@ -77,8 +78,8 @@ def hswd(embeddings: torch.Tensor, generator: torch.Generator | None = None) -> 
     1, and as many of one as of the other. ``generator`` makes the coins repeatable. It takes raw
     outputs, no tanh; the H2Q paper weighs it .1.
 
-    >>> hswd(torch.tensor([[1.0], [1.0]]), torch.Generator().manual_seed(1))
-    tensor(2.)
+    >>> hswd(torch.zeros(4, 2))
+    tensor(1.)
     """
     z = rows_of_floats("embeddings", embeddings)
     device = z.device if generator is None else generator.device
@@ -112,9 +113,9 @@ class HSWD(torch.nn.Module):
     def forward(self, embeddings: torch.Tensor, labels: Any = None) -> torch.Tensor:
         generator = None
         if self.seed is not None:
-            # the low half counts calls, so that neighbouring seeds share no coins
-            mixed = ((self.seed << 32) + int(self.step)) % 2**63
-            generator = torch.Generator().manual_seed(mixed)
+            # mixed, for a CPU generator looks at 32 bits of its seed only
+            mixed = np.random.SeedSequence([self.seed, int(self.step)]).generate_state(1)
+            generator = torch.Generator().manual_seed(int(mixed[0]))
         if self.training:
             self.step += 1
         return self.weight * hswd(embeddings, generator)

@@ -102,7 +102,7 @@ class Quantizer:
         return found
 
     def fold(self, linear: torch.nn.Linear) -> torch.nn.Linear:
-        """A linear layer that already contains the quantizer: the signs of its outputs are the bits.
+        """A linear layer that already contains the quantizer: signs of its outputs are the bits.
 
         ``linear`` is the layer whose outputs were fitted.
         """

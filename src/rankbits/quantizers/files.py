@@ -1,4 +1,4 @@
-"""Quantizers in files: safetensors with options as JSON, and ONNX. Nothing that is loaded can run."""
+"""Quantizers in files: safetensors with options as JSON, and ONNX. Nothing loaded can run."""
 
 from __future__ import annotations
 

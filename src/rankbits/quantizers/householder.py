@@ -35,10 +35,10 @@ class H2Q(Quantizer):
     "min_entry" logsumexp over bits of -y^2, "bit_var" s(y)(1 - s(y)) with the logistic s.
 
     ``solver="fast"``: annealed stochastic ascent, then exact Procrustes steps, the best of
-    ``restarts``; for the other losses gradient descent on the group from there.
-    ``solver="sgd"``: the paper's, gradient steps on Householder vectors, ``epochs`` of batches of
-    128; ``optimizer`` "sgd" as in the authors' code or "adam" as in their text. Never worse than the
-    identity by its own loss.
+    ``restarts``; for the other losses gradient descent on the group from there. ``solver="sgd"``:
+    the paper's, gradient steps on Householder vectors, ``epochs`` of batches of 128; ``optimizer``
+    "sgd" as in the authors' code or "adam" as in their text. Never worse than the identity by its
+    own loss.
 
     >>> x = torch.randn(500, 8, generator=torch.Generator().manual_seed(0))
     >>> h2q = H2Q().fit(x)
@@ -77,9 +77,7 @@ class H2Q(Quantizer):
                 rate=RATES[self.loss], optimizer=self.optimizer,
             )  # fmt: skip
         identity = torch.eye(scaled.shape[1])
-        self.rotation_ = min(
-            (identity, rotation), key=lambda u: float(objective(scaled @ u.T))
-        )
+        self.rotation_ = min((identity, rotation), key=lambda u: float(objective(scaled @ u.T)))
         self.objective_ = float(objective(scaled @ self.rotation_.T))
         self._learn(self.rotation_)
         return self

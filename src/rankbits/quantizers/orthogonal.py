@@ -1,9 +1,9 @@
 """The orthogonal group: nearest rotation, and the solvers that look for a good one.
 
-With rows f of norm sqrt(k) and y = U f, the quantization error, mean over rows and bits of
-(y - sgn y)^2, is 2 - 2 mean|y|: to lower it is to raise the L1 norm over the group. For fixed signs B the
-best U is the polar factor of B'F (Procrustes), and with it the signs change: ITQ climbs so, monotonically,
-to the nearest of many local optima.
+With rows f of norm sqrt(k) and y = U f, the quantization error, mean over rows and bits of (y -
+sgn y)^2, is 2 - 2 mean|y|: to lower it is to raise the L1 norm over the group. For fixed signs B
+the best U is the polar factor of B'F (Procrustes), and with it the signs change: ITQ climbs so,
+monotonically, to the nearest of many local optima.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def polar(matrix: torch.Tensor) -> torch.Tensor:
 
 
 def random_rotation(size: int, draw: torch.Generator, dtype: torch.dtype) -> torch.Tensor:
-    """Uniform over the orthogonal group: QR of a Gaussian matrix, signs of R's diagonal absorbed."""
+    """Uniform over the orthogonal group: QR of a Gaussian matrix, the signs of R put right."""
     q, r = torch.linalg.qr(torch.randn(size, size, generator=draw, dtype=torch.float64))
     return (q * r.diagonal().sign()).to(dtype)
 
@@ -56,9 +56,9 @@ def anneal(
     """Stochastic ascent of the L1 norm on the group, with soft signs tanh(beta y) that harden.
 
     A step is the polar factor of U + rate B'F: ITQ's own step for an infinite rate, a small move
-    for a small one, and the rate falls from 10 to 0. Small beta smooths the L1 norm, whose optima are
-    then few and wide, and batches add the noise that leaves poor ones. Ends lower than ITQ run to
-    convergence, in a fraction of its time.
+    for a small one, and the rate falls from 10 to 0. Small beta smooths the L1 norm, whose optima
+    are then few and wide, and batches add the noise that leaves poor ones. Ends lower than ITQ run
+    to convergence, in a fraction of its time.
     """
     for step in range(steps):
         part = rows[torch.randint(len(rows), (min(batch, len(rows)),), generator=draw)]
@@ -121,7 +121,7 @@ def householder_descent(
     batch: int = 128,
     validation: float = 0.1,
 ) -> torch.Tensor:
-    """H2Q's own procedure: gradient steps on Householder vectors, the best epoch by validation loss."""
+    """H2Q's own procedure: gradient steps on Householder vectors, the best validated epoch."""
     size = rows.shape[1]
     order = torch.randperm(len(rows), generator=draw)
     held = rows[order[: max(1, math.ceil(validation * len(rows)))]]

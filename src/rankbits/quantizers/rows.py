@@ -49,7 +49,7 @@ def chunks(value: Any) -> Iterator[tuple[int, torch.Tensor]]:
 
 
 def sample(value: Any, most: int, seed: int) -> tuple[torch.Tensor, np.ndarray]:
-    """At most ``most`` rows, and which: all in order, or a draw in order (kind to a file's pages)."""
+    """At most ``most`` rows, and which: all, or a draw, in the order of the file."""
     if len(value) <= most:
         return tensor(value), np.arange(len(value))
     chosen = np.sort(np.random.default_rng(seed).choice(len(value), most, replace=False))

@@ -1,10 +1,11 @@
 """A rotation chosen by the ranking metric itself.
 
-A lower quantization error is not a higher mAP: H2Q's objective knows nothing of who should be near whom.
-Here the rotation, starting from H2Q's, climbs the tie-aware AP of the relaxed codes, TALR's objective over
-H2Q's group. Where the embeddings already rank their own training rows perfectly that objective says
-nothing, and the quantization error, added with a weight, keeps the rotation from drifting. Weight and
-moment to stop are chosen by AP_T on rows held out; the choice includes H2Q and the identity.
+A lower quantization error is not a higher mAP: H2Q's objective knows nothing of who should be near
+whom. Here the rotation, starting from H2Q's, climbs the tie-aware AP of the relaxed codes, TALR's
+objective over H2Q's group. Where the embeddings already rank their own training rows perfectly
+that objective says nothing, and the quantization error, added with a weight, keeps the rotation
+from drifting. Weight and moment to stop are chosen by AP_T on rows held out; the choice includes
+H2Q and the identity.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rankbits.quantizers import rows
 from rankbits.quantizers.affine import Quantizer
 from rankbits.quantizers.householder import H2Q
 from rankbits.quantizers.orthogonal import polar
-from rankbits.quantizers.projection import nearness
+from rankbits.quantizers.projection import Projection, nearness
 from rankbits.quantizers.rotations import quantization_error, sphere
 from rankbits.types import Ranking, pack
 
@@ -29,17 +30,18 @@ CHECKS = 6  # looks at the held-out rows in a run
 
 
 class SupervisedRotation(Quantizer):
-    """The rotation that ranks best: tie-aware AP over the orthogonal group, chosen on held-out rows.
+    """The rotation that ranks best: tie-aware AP over the orthogonal group, judged on unseen rows.
 
-    ``labels`` (n,) or multi-hot (n, C); without labels each row's own nearest neighbours are ranked
-    (tie-aware NDCG). ``weights`` of the quantization error are all tried. ``alpha`` of tanh(alpha y)
-    rises from ``alpha`` to twice that. ``chosen_`` says what won: "identity", "h2q" or the weight and
-    step; ``held_out_`` has each candidate's metric. Never ranks the held-out rows worse than the
-    identity or H2Q.
+    ``bits`` other than dim: principal components first. ``labels`` (n,) or multi-hot (n, C);
+    without labels each row's own nearest neighbours are ranked (tie-aware NDCG). ``weights`` of
+    the quantization error are all tried. ``alpha`` of tanh(alpha y) rises from ``alpha`` to twice
+    that. ``chosen_`` says what won: "identity", "h2q" or the weight and step; ``held_out_`` has
+    each candidate's metric. Never ranks the held-out rows worse than the identity or H2Q.
     """
 
     def __init__(
         self,
+        bits: int | None = None,
         weights: tuple[float, ...] = (0.0, 0.3, 1.0),
         steps: int = 300,
         batch: int = 500,
@@ -48,6 +50,7 @@ class SupervisedRotation(Quantizer):
         held_out: float = 0.25,
         seed: int = 0,
     ) -> None:
+        self.bits = bits
         self.weights = weights
         self.steps = steps
         self.batch = batch
@@ -58,7 +61,12 @@ class SupervisedRotation(Quantizer):
 
     def fit(self, embeddings: Any, labels: Any = None) -> SupervisedRotation:
         value = rows.embeddings("embeddings", embeddings)
-        scaled = sphere("embeddings", value, self.seed)
+        before: Projection | None = None
+        if self.bits is not None and self.bits != value.shape[1]:
+            before = Projection(self.bits, seed=self.seed).fit(value)
+            scaled = sphere("embeddings", before.transform(value), self.seed)
+        else:
+            scaled = sphere("embeddings", value, self.seed)
         marks = None
         if labels is not None:
             marks = _check.labels("labels", labels, len(value))
@@ -87,7 +95,10 @@ class SupervisedRotation(Quantizer):
         self.chosen_ = _choose(each)
         self.rotation_ = polar(found[self.chosen_].double()).float()
         self.objective_ = 1 - self.held_out_[self.chosen_]
-        self._learn(self.rotation_)
+        if before is None:
+            self._learn(self.rotation_)
+        else:
+            self._learn(self.rotation_ @ before.weight_, self.rotation_ @ before.offset_)
         return self
 
     def _climb(
@@ -98,7 +109,7 @@ class SupervisedRotation(Quantizer):
         start: torch.Tensor,
         draw: torch.Generator,
     ) -> dict[str, torch.Tensor]:
-        """Rotations along one run: start, times the exponential of a skew matrix that Adam moves."""
+        """Rotations along one run: start, after the exponential of a learned skew matrix."""
         size = scaled.shape[1]
         skew = torch.zeros(size, size, requires_grad=True)
         optimiser = torch.optim.Adam([skew], lr=self.rate)
@@ -147,7 +158,7 @@ class _Judge:
 
 
 def _choose(each: dict[str, np.ndarray]) -> str:
-    """The best on held-out rows; of those it does not beat clearly, the one most kept from drifting.
+    """The best on held-out rows; of those not clearly beaten, the one most kept from drifting.
 
     Clearly: by more than one standard error of the difference, query by query. Candidates stand in
     the order identity, h2q, falling weight, so that what is simpler comes first.

@@ -137,17 +137,13 @@ def _graded(pairs: Pairs) -> tuple[tuple[Any, ...], Any]:
     return (left, right, own), _NOTHING
 
 
-def add_counts(
-    products: torch.Tensor, pairs: Pairs, scale: float, counts: torch.Tensor
-) -> None:
+def add_counts(products: torch.Tensor, pairs: Pairs, scale: float, counts: torch.Tensor) -> None:
     units = _units(products, scale, counts.shape[2] - 1)
     (left, right, own), grades = _graded(pairs)
     p, c, by_class = products.numpy(), counts.numpy(), pairs.classes is not None
 
     def work(rows: slice) -> None:
-        _count_rows(
-            p[rows], by_class, left[rows], right, own[rows], grades[rows], *units, c[rows]
-        )
+        _count_rows(p[rows], by_class, left[rows], right, own[rows], grades[rows], *units, c[rows])
 
     run_tasks(work, _rows(len(p)))
 

@@ -1,0 +1,117 @@
+"""What the bits cost: embeddings beside their codes, without labels."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from rankbits import metrics
+from rankbits.quantizers import Quantizer, rows
+from rankbits.types import pack
+
+QUERIES, DATABASE = 500, 50_000
+PLACES = (1, 10, 100)
+RESCORED = 10  # candidates fetched for each neighbour wanted, when floats re-score them
+
+
+@dataclass(frozen=True)
+class Account:
+    """What was lost between embeddings and codes.
+
+    ``error``: mean of (y - sgn y)^2, outputs scaled to the sphere of the codes. ``balance``: mean
+    distance of a bit's share of ones from a half (0 is best). ``constant``: bits that never change.
+    ``distinct``: distinct codes as a share of the rows. ``recall[k]``: share of the k nearest by
+    cosine among the k nearest by Hamming distance, ties averaged; ``rescored[k]``: the same when
+    10 k are fetched and re-scored by the floats; ``signs[k]``: of the embeddings' own signs.
+    """
+
+    rows: int
+    bits: int
+    dim: int
+    queries: int
+    error: float
+    balance: float
+    constant: int
+    distinct: float
+    recall: dict[int, float]
+    rescored: dict[int, float]
+    signs: dict[int, float]
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.dim} floats to {self.bits} bits: {32 * self.dim / self.bits:.0f} times smaller",
+            f"quantization error  {self.error:.4f}",
+            f"bit balance         {self.balance:.4f} from a half on average"
+            + (f", {self.constant} bits never change" if self.constant else ""),
+            f"distinct codes      {self.distinct:.1%} of {self.rows:,} rows",
+            f"neighbours kept ({self.queries:,} queries among {self.rows - self.queries:,} rows)",
+            "           bits    signs of the floats    re-scored by floats",
+        ]
+        for k, kept in self.recall.items():
+            lines.append(
+                f"  top {k:<4} {kept:6.1%}    {self.signs[k]:6.1%}"
+                f"                 {self.rescored[k]:6.1%} (of {RESCORED * k:,} fetched)"
+            )
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def account(quantizer: Quantizer, embeddings: Any, *, seed: int = 0) -> Account:
+    """Measure on a sample of the embeddings what ``quantizer`` loses of them -> ``Account``.
+
+    >>> from rankbits.quantizers import Projection
+    >>> x = torch.randn(400, 16, generator=torch.Generator().manual_seed(0))
+    >>> account(Projection(64).fit(x), x).recall[10] > account(Projection(8).fit(x), x).recall[10]
+    True
+    """
+    value = rows.embeddings("embeddings", embeddings)
+    drawn, _ = rows.sample(value, QUERIES + DATABASE, seed)
+    drawn = drawn.float().cpu()
+    draw = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(drawn), generator=draw)
+    query, items = order.split([many := min(QUERIES, max(1, len(drawn) // 4)), len(drawn) - many])
+    outputs = quantizer.transform(drawn)
+    scaled = outputs * (
+        outputs.shape[1] ** 0.5 / outputs.norm(dim=1, keepdim=True).clamp(min=1e-30)
+    )
+    codes = pack(outputs)
+    ones = (outputs > 0).float().mean(dim=0)
+    nearest = _nearest(drawn[query], drawn[items], max(PLACES))
+    plain = pack(drawn)
+    kept: list[dict[int, float]] = [{}, {}, {}]
+    for k in PLACES:
+        if k > len(items):
+            continue
+        relevance = np.zeros((len(query), len(items)), np.uint8)
+        np.put_along_axis(relevance, nearest[:, :k], 1, axis=1)
+        ranking = metrics.rank_codes(
+            codes[query.numpy()], codes[items.numpy()], relevance=relevance
+        )
+        by_signs = metrics.rank_codes(
+            plain[query.numpy()], plain[items.numpy()], relevance=relevance
+        )
+        kept[0][k] = float(metrics.recall_at(ranking, k).mean())
+        kept[1][k] = float(metrics.recall_at(ranking, RESCORED * k).mean())
+        kept[2][k] = float(metrics.recall_at(by_signs, k).mean())
+    return Account(
+        rows=len(drawn), bits=codes.bits, dim=drawn.shape[1], queries=len(query),
+        error=float(((scaled.abs() - 1) ** 2).mean()),
+        balance=float((ones - 0.5).abs().mean()),
+        constant=int(((ones == 0) | (ones == 1)).sum()),
+        distinct=len(np.unique(codes.packed, axis=0)) / max(1, len(codes)),
+        recall=kept[0], rescored=kept[1], signs=kept[2],
+    )  # fmt: skip
+
+
+def _nearest(queries: torch.Tensor, items: torch.Tensor, most: int) -> np.ndarray:
+    """(Q, most) rows of the nearest items by cosine, nearest first."""
+    unit = [torch.nn.functional.normalize(x, dim=1) for x in (queries, items)]
+    parts = [
+        (part @ unit[1].T).topk(min(most, len(items)), dim=1).indices for part in unit[0].split(64)
+    ]
+    return torch.cat(parts).numpy()

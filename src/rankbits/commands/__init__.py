@@ -1,0 +1,11 @@
+"""One command for each arrow. A command is a frozen dataclass: its fields are its flags, its
+docstring its help, ``places`` the fields given without a flag, ``work`` what it does."""
+
+from typing import Any
+
+from rankbits.commands.bits import Encode, Fit
+from rankbits.commands.judge import Evaluate, Quickstart
+
+COMMANDS: tuple[Any, ...] = (Quickstart, Fit, Encode, Evaluate)
+
+__all__ = ["COMMANDS"]

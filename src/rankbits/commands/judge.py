@@ -1,0 +1,103 @@
+"""Commands that judge: evaluate and quickstart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rankbits._check import refuse
+from rankbits.commands.option import option
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Judge codes with labels (two files), or a TREC run by its qrels, ties averaged exactly."""
+
+    name: ClassVar[str] = "evaluate"
+    places: ClassVar[tuple[str, ...]] = ("queries", "database")
+
+    queries: str | None = option(
+        None, "codes of the queries, saved with labels (.npz, .safetensors)"
+    )
+    database: str | None = option(None, "codes of the database, saved with labels")
+    run: str | None = option(None, "a TREC run file: query Q0 document rank score tag")
+    qrels: str | None = option(None, "its judgements: query 0 document grade")
+    k: tuple[int, ...] = option((10, 100, 1000), "cutoffs, as in 10,100,1000", "k")
+    radius: int = option(2, "Hamming radius of the lookup figures")
+    relevance: str = option("any", "any: shares a label; count: number of shared labels")
+    gain: str = option("exp2", "gain of NDCG: exp2 (2^grade - 1) or linear")
+    tie_break: bool = option(
+        False, "break ties by the embeddings saved with the codes (H2Q's protocol)"
+    )
+    exclude_self: bool = option(
+        False, "the queries are the database; leave each out of its own ranking"
+    )
+    negative: str = option("refuse", "negative grades in qrels: refuse, or zero for not relevant")
+    missing: str = option("zero", "judged queries the run lacks: zero, or skip as trec_eval does")
+    json: bool = option(False, "print JSON")
+    markdown: bool = option(False, "print a Markdown table")
+    html: str | None = option(None, "also write a self-contained page here")
+
+    def work(self) -> None:
+        report = self._of_run() if self.run or self.qrels else self._of_codes()
+        if self.html:
+            report.to_html(self.html)
+        print(report.to_json() if self.json else report.to_markdown() if self.markdown else report)
+
+    def _of_run(self) -> Any:
+        from rankbits.data.trec import read_judged
+        from rankbits.evaluate import evaluate_run
+
+        if not (self.run and self.qrels) or self.queries:
+            refuse("A run is judged by two files: --run RUN --qrels QRELS, and no codes.")
+        judged = read_judged(self.run, self.qrels, negative=self.negative, missing=self.missing)
+        return evaluate_run(judged, k=self.k, gain=self.gain)
+
+    def _of_codes(self) -> Any:
+        from rankbits.evaluate import evaluate
+        from rankbits.types import Codes
+
+        if not self.queries or not (self.database or self.exclude_self):
+            refuse("Give two files of codes, QUERIES DATABASE, or --run RUN --qrels QRELS.")
+        queries, of_queries = Codes.load_columns(self.queries)
+        database, of_database = (
+            Codes.load_columns(self.database) if self.database else (queries, of_queries)
+        )
+        paths = (self.queries, self.database or self.queries)
+        for path, columns in zip(paths, (of_queries, of_database), strict=True):
+            for wanted in ("labels", "embeddings")[: 1 + self.tie_break]:
+                if wanted not in columns:
+                    refuse(
+                        f"{path} holds no {wanted}: save them with codes.save(path, {wanted}=...)."
+                    )
+        return evaluate(
+            queries,
+            database,
+            of_queries["labels"],
+            of_database["labels"],
+            k=self.k,
+            radius=self.radius,
+            relevance=self.relevance,
+            gain=self.gain,
+            exclude_self=self.exclude_self,
+            tie_break=(of_queries["embeddings"], of_database["embeddings"])
+            if self.tie_break
+            else None,
+        )
+
+
+@dataclass(frozen=True)
+class Quickstart:
+    """Hash the embedded digits and judge the codes: a table, a report, a page; no file needed."""
+
+    name: ClassVar[str] = "quickstart"
+    places: ClassVar[tuple[str, ...]] = ()
+
+    folder: str = option("rankbits-quickstart", "where the codes and the page are written")
+    bits: int = option(16, "bits of the code in the report, 1 to 61")
+    seed: int = option(0, "seed of the split")
+
+    def work(self) -> None:
+        from rankbits.quickstart import quickstart
+
+        quickstart(self.folder, bits=self.bits, seed=self.seed)

@@ -1,0 +1,10 @@
+"""A flag: a field of a command, with its help and maybe a short name."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any
+
+
+def option(default: Any, text: str, short: str | None = None) -> Any:
+    return field(default=default, metadata={"help": text, "short": short})
