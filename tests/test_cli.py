@@ -138,3 +138,78 @@ def test_as_a_module_without_a_traceback(saved):
     )
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr == "rankbits: nowhere.npz does not exist or is not a file.\n"
+
+
+@pytest.fixture
+def floats(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 4, 300)
+    rows = (rng.normal(size=(300, 16)) + 2 * rng.normal(size=(4, 16))[labels]).astype(np.float32)
+    np.save(tmp_path / "x.npy", rows)
+    np.save(tmp_path / "y.npy", labels)
+    np.savez(tmp_path / "xy.npz", embeddings=rows, labels=labels)
+    return tmp_path, rows, labels
+
+
+def test_fit_encode_evaluate(floats, capsys):
+    folder, rows, labels = floats
+    x, q, codes = (str(folder / n) for n in ("x.npy", "q", "codes.npz"))
+    assert main(["fit", x, "--bits", "8", "-o", q]) == 0
+    assert "neighbours kept" in capsys.readouterr().out
+    assert main(["encode", q, x, "--labels", str(folder / "y.npy"), "-o", codes]) == 0
+    assert "Codes(300 rows of 8 bits)" in capsys.readouterr().out
+    found, columns = rb.Codes.load_columns(codes)
+    assert found == rb.load(q).encode(rows) and (columns["labels"] == labels).all()
+    assert main(["evaluate", codes, "--exclude-self", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["figures"]["mAP"]["mean"] > 0.5
+
+
+@pytest.mark.parametrize("method", ["sign", "random", "itq", "h2q", "supervised", "auto"])
+def test_methods_with_labels_beside_the_rows(floats, capsys, method):
+    folder, _, _ = floats
+    words = ["fit", str(folder / "xy.npz"), "--method", method, "-o", str(folder / "q"), "--json"]
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out)["bits"] == 16
+    assert rb.load(folder / "q").bits_ == 16
+
+
+def test_other_forms_of_files(floats, capsys):
+    from safetensors.numpy import save_file
+
+    from rankbits.data.arrays import read_array
+
+    folder, rows, _ = floats
+    save_file({"anything": rows}, folder / "x.safetensors")
+    np.testing.assert_array_equal(read_array(folder / "x.safetensors"), rows)
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = arrow.table({"embeddings": rows.tolist(), "labels": np.arange(300)})
+    parquet.write_table(table, folder / "x.parquet")
+    np.testing.assert_allclose(read_array(folder / "x.parquet"), rows, rtol=1e-6)
+
+
+def test_refusals_of_fit_and_encode_write_nothing(floats, capsys):
+    folder, rows, _ = floats
+    x, q = str(folder / "x.npy"), str(folder / "q")
+    bad = rows.copy()
+    bad[3, 2] = np.nan
+    np.save(folder / "nan.npy", bad)
+    np.save(folder / "zero.npy", rows * (np.arange(300) != 5)[:, None])
+    np.save(folder / "whole.npy", rows.astype(np.int64))
+    np.save(folder / "flat.npy", np.where(np.arange(16) == 1, np.float32(1), rows))
+    (folder / "half.npy").write_bytes((folder / "x.npy").read_bytes()[:900])
+    for words, sentence in [
+        (("fit", str(folder / "nan.npy"), "--bits", "8", "-o", q), "row 3 has nan or inf"),
+        (("fit", str(folder / "zero.npy"), "-o", q), "row 5 is one"),
+        (("fit", str(folder / "whole.npy"), "-o", q), "embeddings must be floats; got int64."),
+        (("fit", str(folder / "flat.npy"), "-o", q), "column 1 is one"),
+        (("fit", str(folder / "half.npy"), "-o", q), "is truncated, damaged or not a .npy file."),
+        (("fit", x, "--bits", "500", "-o", q), "at least as many rows as bits, 500; got 300."),
+        (("fit", x, "--bits", "8", "--method", "itq", "-o", q), "as many bits as dimensions, 16"),
+        (("fit", x), "Give the embeddings and where to write"),
+        (("fit", str(folder / "x.csv"), "-o", q), "does not exist"),
+        (("encode", x, x, "-o", str(folder / "c.npz")), "not a rankbits quantizer file"),
+    ]:
+        assert main(list(words)) == 1, words
+        assert sentence in capsys.readouterr().err, words
+        assert not (folder / "q").exists() and not (folder / "c.npz").exists()
