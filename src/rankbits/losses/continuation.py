@@ -13,63 +13,74 @@ import math
 import torch
 from torch.autograd.function import once_differentiable
 
-NEAR = 1e-2  # within this of a removable singularity the Taylor series takes over
-FAR = 20.0
+SHIFT = 8  # terms of the harmonic sums taken as they are; the rest by expansion
 LN2 = math.log(2)
 
 
 def mean_reciprocal(a: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
-    """(psi(a + c + 1) - psi(a + 1)) / c: the mean of 1/t, exact on whole numbers."""
-    far = a + 1 > FAR
-    small = (c.abs() < NEAR) & ~far
-    wide = torch.where(small, 1.0, torch.where(far, c.clamp(min=1e-9), c))
-    mean = _digamma_between(a + 1, wide) / wide
-    return _patch(mean, small, lambda at: _taylor(a[at] + 1, c[at]))
+    """(psi(a + c + 1) - psi(a + 1)) / c: the mean of 1/t, exact on whole numbers, for c > -1.
+
+    With x = a + 1 it is the sum of 1 / ((x + i)(x + i + c)) over i < 8, where nothing cancels, and
+    the same mean from x + 8 on, by the expansion of psi at z = x + 8 - 1/2. Smooth through c = 0.
+    """
+    return _MeanReciprocal.apply(a, c)
 
 
-def _digamma_between(x: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
-    """psi(x + c) - psi(x); far out by an expansion at z = x - 1/2, which keeps its digits."""
-    far = x > FAR
-    near = torch.digamma(torch.where(far, 1.0, x) + c) - torch.digamma(torch.where(far, 1.0, x))
-    z = torch.where(far, x, FAR) - 0.5
-    return torch.where(far, torch.log1p(c / z) + _tail(z + c) - _tail(z), near)
+class _MeanReciprocal(torch.autograd.Function):
+    """Value and both slopes in one pass, so that the terms need not be kept for the gradient."""
+
+    @staticmethod
+    def forward(ctx, a: torch.Tensor, c: torch.Tensor) -> torch.Tensor:  # type: ignore[no-untyped-def]
+        c = torch.where(c.abs() < 1e-12, 1e-12, c)
+        small = c.abs() < 1e-4
+        value, at_a, at_c = (torch.zeros_like(a) for _ in range(3))
+        for i in range(SHIFT):
+            p = 1 / (a + (1 + i))
+            q = 1 / (a + c + (1 + i))
+            value += p * q
+            at_c -= p * q * q
+            at_a -= p * q * (p + q)
+        z = a + (SHIFT + 0.5)
+        end = z + c
+        (low, low1, low2), (high, high1, _) = _tail(z), _tail(end)
+        far = torch.log1p(c / z) / c + torch.where(small, low1 + c / 2 * low2, (high - low) / c)
+        flat = low2 / 2 - 1 / (2 * z * z) + 2 * c / (3 * z**3)  # the slope at c next to nothing
+        value += far
+        at_c += torch.where(small, flat, (1 / end + high1 - far) / c)
+        at_a += torch.where(small, low2, (high1 - low1) / c) - 1 / (z * end)
+        ctx.save_for_backward(at_a, at_c)
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient: torch.Tensor):  # type: ignore[no-untyped-def]
+        at_a, at_c = ctx.saved_tensors
+        return gradient * at_a, gradient * at_c
 
 
-def _tail(z: torch.Tensor) -> torch.Tensor:
+def _tail(z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """psi(z + 1/2) - ln z = 1/(24 z^2) - 7/(960 z^4) + ..., and its first two derivatives."""
     u = 1 / (z * z)
-    return u * (1 / 24 + u * (-7 / 960 + u * (31 / 8064 - u * (127 / 30720))))
+    value, first, second = (torch.zeros_like(z) for _ in range(3))
+    terms = (1 / 24, -7 / 960, 31 / 8064, -127 / 30720, 511 / 67584)
+    for n, term in reversed(list(enumerate(terms, 1))):
+        value = u * (value + term)
+        first = u * (first - 2 * n * term)
+        second = u * (second + 2 * n * (2 * n + 1) * term)
+    return value, first / z, second * u
 
 
 def tilt(a: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
-    """(1 - (a + 1) mean_reciprocal(a, c)) / (c - 1), continued through c = 1.
+    """(1 - (a + 1) mean_reciprocal(a, c)) / (c - 1), whose pole at c = 1 is removable.
 
-    With d = c - 1 and psi(a + 2 + d) - psi(a + 1) = 1/(a + 1) + d T(d), T the Taylor mean around
-    a + 2, the quotient is (1 - (a + 1) T(d)) / (1 + d).
+    As c mean_reciprocal(a, c) = 1/(a + 1) + (c - 1) mean_reciprocal(a + 1, c - 1), it is also
+    (1 - (a + 1) mean_reciprocal(a + 1, c - 1)) / c: this one for c past a half.
     """
-    d = c - 1
-    small = d.abs() < NEAR
-    away = torch.where(small, 2.0, c)
-    value = (1 - (a + 1) * mean_reciprocal(a, away)) / (away - 1)
-    return _patch(
-        value, small, lambda at: (1 - (a[at] + 1) * _taylor(a[at] + 2, d[at])) / (1 + d[at])
-    )
-
-
-def _taylor(x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
-    """(psi(x + h) - psi(x)) / h = zeta(2, x) - zeta(3, x) h + zeta(4, x) h^2 - ...
-
-    Hurwitz zetas, not torch's trigamma, which keeps nine digits only.
-    """
-    total = torch.zeros_like(h)
-    for n in range(6, 1, -1):
-        total = torch.special.zeta(float(n), x) - h * total
-    return total
-
-
-def _patch(value: torch.Tensor, where: torch.Tensor, series) -> torch.Tensor:  # type: ignore[no-untyped-def]
-    """Series are costly, so they are taken only where they are wanted."""
-    at = torch.nonzero(where, as_tuple=True)
-    return value.index_put(at, series(at)) if len(at[0]) else value
+    many = c >= 0.5
+    few_c, many_c = torch.where(many, 0.0, c), torch.where(many, c, 1.0)
+    below = (1 - (a + 1) * mean_reciprocal(a, few_c)) / (few_c - 1)
+    above = (1 - (a + 1) * mean_reciprocal(a + 1, many_c - 1)) / many_c
+    return torch.where(many, above, below)
 
 
 def log_ratio(a: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
