@@ -29,11 +29,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.functional import normalize, pad
 
 import rankbits as rb
 from _bench import Bench
 from rankbits import losses
-from torch.nn.functional import normalize, pad
 
 ROOT = Path(os.environ.get("RANKBITS_DATA") or Path.home() / ".cache/rankbits/data")
 THREADS, BATCH = 2, 256
@@ -264,18 +264,22 @@ def neighbours(queries: np.ndarray, database: np.ndarray, k: int = 10) -> np.nda
     return found
 
 
-def judge_labels(faiss: Any, held: Any, seed: int) -> dict[str, dict[str, float]]:
+def judge_labels(faiss: Any, held: Any, seed: int, skip: str | None) -> dict[str, dict[str, float]]:
     queries, database = (held[p].astype(np.float32) for p in ("queries", "database"))
     marks = held["queries_labels"], held["database_labels"]
     unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (queries, database)]
     exact = rb.rank(-(unit[0] @ unit[1].T), marks[0][:, None] == marks[1])
     found = {"floats, cosine": {"mAP": rb.average_precision(exact).mean()}}
     for name, fit in of_labels(faiss, held, seed).items():
+        if skip and name.startswith(skip):
+            continue
         begin = time.perf_counter()
         encode = fit()
         seconds = time.perf_counter() - begin
         ranking = rb.rank_codes(encode(queries), encode(database), *marks)
         found[name] = {"mAP": rb.average_precision(ranking).mean(), "seconds": seconds}
+        if chosen := getattr(getattr(encode, "__self__", None), "chosen_", None):
+            found[name]["chosen"] = chosen
     return found
 
 
@@ -312,9 +316,11 @@ def report(bench: Bench, title: str, runs: list[dict[str, dict[str, float]]], **
     """Print and keep mean and deviation over the runs, a row a method."""
     print(f"\n{title}, {len(runs)} seeds")
     for name in runs[0]:
-        values = {m: [float(run[name][m]) for run in runs] for m in runs[0][name]}
+        values = {m: [run[name][m] for run in runs] for m in runs[0][name]}
+        chosen = {"chosen": found} if (found := values.pop("chosen", None)) else {}
         row = {m: {"mean": np.mean(v), "deviation": np.std(v)} for m, v in values.items()}
         bench.rows.append({"title": title, "method": name, "seeds": len(runs), **facts, **row})
+        bench.rows[-1] |= chosen
         cells = (f"{m} {c['mean']:.4f} +- {c['deviation']:.4f}" for m, c in row.items())
         print("  ".join(["", name.ljust(36), *cells]), flush=True)
 
@@ -326,6 +332,7 @@ def main() -> None:
     parser.add_argument("--model", help="folder of the sentence encoder")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--only", default="", help="sets whose name begins so")
+    parser.add_argument("--skip", help="methods whose name begins so (SupervisedRotation is slow)")
     parser.add_argument("--save", action="store_true", help="write benchmarks/results")
     arguments = parser.parse_args()
     folder, seeds = arguments.folder, arguments.seeds
@@ -346,7 +353,10 @@ def main() -> None:
     groups = sorted({path.stem.rpartition("-")[0] for path in files if "MiniLM" not in path.stem})
     for group in groups:
         paths = [p for seed in seeds if (p := folder / f"{group}-{seed}.npz").exists()]
-        runs = [judge_labels(faiss, np.load(p), int(p.stem.split("-")[-1])) for p in paths]
+        runs = [
+            judge_labels(faiss, np.load(p), int(p.stem.split("-")[-1]), arguments.skip)
+            for p in paths
+        ]
         report(bench, group, runs)
     for path, bits in product((p for p in files if "MiniLM" in p.stem), (64, 128)):
         held = dict(np.load(path))
