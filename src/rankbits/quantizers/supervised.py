@@ -45,7 +45,7 @@ class SupervisedRotation(Quantizer):
         weights: tuple[float, ...] = (0.0, 0.3, 1.0),
         steps: int = 300,
         batch: int = 500,
-        alpha: float = 1.0,
+        alpha: float = 2.0,
         rate: float = 0.02,
         held_out: float = 0.25,
         seed: int = 0,
