@@ -48,12 +48,12 @@ class Account:
             + (f", {self.constant} bits never change" if self.constant else ""),
             f"distinct codes      {self.distinct:.1%} of {self.rows:,} rows",
             f"neighbours kept ({self.queries:,} queries among {self.rows - self.queries:,} rows)",
-            "           bits    signs of the floats    re-scored by floats",
+            f"          {self.bits:4d} bits    signs of all {self.dim} floats    re-scored by floats",
         ]
         for k, kept in self.recall.items():
             lines.append(
-                f"  top {k:<4} {kept:6.1%}    {self.signs[k]:6.1%}"
-                f"                 {self.rescored[k]:6.1%} (of {RESCORED * k:,} fetched)"
+                f"  top {k:<4} {kept:8.1%}    {self.signs[k]:8.1%}"
+                f"                {self.rescored[k]:8.1%} (of {RESCORED * k:,} fetched)"
             )
         return "\n".join(lines)
 
