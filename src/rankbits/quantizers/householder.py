@@ -34,11 +34,10 @@ class H2Q(Quantizer):
     Rows are scaled to norm sqrt(bits); y = U f. ``loss``: "l2" (y - sgn y)^2, "l1" |y - sgn y|,
     "min_entry" logsumexp over bits of -y^2, "bit_var" s(y)(1 - s(y)) with the logistic s.
 
-    ``solver="fast"``: annealed stochastic ascent, then exact Procrustes steps, the best of
-    ``restarts``; for the other losses gradient descent on the group from there. ``solver="sgd"``:
-    the paper's, gradient steps on Householder vectors, ``epochs`` of batches of 128; ``optimizer``
-    "sgd" as in the authors' code or "adam" as in their text. Never worse than the identity by its
-    own loss.
+    ``solver="fast"``: annealed, accelerated Procrustes steps, the best of ``restarts``; for the
+    other losses gradient descent on the group from there. ``solver="sgd"``: the paper's, gradient
+    steps on Householder vectors, ``epochs`` of batches of 128; ``optimizer`` "sgd" as in the
+    authors' code or "adam" as in their text. Never worse than the identity by its own loss.
 
     >>> x = torch.randn(500, 8, generator=torch.Generator().manual_seed(0))
     >>> h2q = H2Q().fit(x)
@@ -86,7 +85,7 @@ class H2Q(Quantizer):
         self, scaled: torch.Tensor, objective: Objective, draw: torch.Generator
     ) -> torch.Tensor:
         starts = [torch.eye(scaled.shape[1])] * _check.whole("restarts", self.restarts, 1)
-        found = [climb(scaled, anneal(scaled, start, draw), 15) for start in starts]
+        found = [climb(scaled, anneal(scaled, start, draw)) for start in starts]
         best = min(found, key=lambda u: float(quantization_error(scaled @ u.T)))
         if self.loss != "l2":
             few = scaled[torch.randperm(len(scaled), generator=draw)[:FEW]]

@@ -34,37 +34,38 @@ def procrustes_step(rows: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
     return polar(torch.sign(rows @ rotation.T).T @ rows)
 
 
-def climb(rows: torch.Tensor, rotation: torch.Tensor, steps: int) -> torch.Tensor:
-    """ITQ until the mean |y| stops rising, or ``steps``."""
-    reached = float((rows @ rotation.T).abs().mean())
+def climb(rows: torch.Tensor, rotation: torch.Tensor, steps: int = 12) -> torch.Tensor:
+    """Accelerated ITQ: signs are taken a little beyond the rotation, where it was going.
+
+    Gets in a dozen steps where plain steps take hundreds; as momentum may overshoot, the start is
+    kept if the end is not better.
+    """
+    start, before = rotation, rotation
     for _ in range(steps):
-        raised = procrustes_step(rows, rotation)
-        now = float((rows @ raised.T).abs().mean())
-        if now <= reached * (1 + 1e-7):
-            return raised if now > reached else rotation
-        rotation, reached = raised, now
-    return rotation
+        ahead = rotation + 0.9 * (rotation - before)
+        before, rotation = rotation, procrustes_step(rows, ahead)
+    rotation = procrustes_step(rows, rotation)
+    return max((start, rotation), key=lambda u: float((rows @ u.T).abs().mean()))
 
 
 def anneal(
     rows: torch.Tensor,
     rotation: torch.Tensor,
     draw: torch.Generator,
-    steps: int = 300,
-    batch: int = 512,
+    steps: int = 80,
+    batch: int = 3072,
 ) -> torch.Tensor:
-    """Stochastic ascent of the L1 norm on the group, with soft signs tanh(beta y) that harden.
+    """Accelerated ITQ on batches, with soft signs tanh(beta y) that harden: finds a good basin.
 
-    A step is the polar factor of U + rate B'F: ITQ's own step for an infinite rate, a small move
-    for a small one, and the rate falls from 10 to 0. Small beta smooths the L1 norm, whose optima
-    are then few and wide, and batches add the noise that leaves poor ones. Ends lower than ITQ run
-    to convergence, in a fraction of its time.
+    Small beta smooths the L1 norm, whose optima are then few and wide, and batches add the noise
+    that leaves poor ones; ``climb`` goes on from there.
     """
+    before = rotation
     for step in range(steps):
         part = rows[torch.randint(len(rows), (min(batch, len(rows)),), generator=draw)]
-        done = step / steps
-        soft = torch.tanh(30.0**done * (part @ rotation.T))
-        rotation = polar(rotation + 10.0 * (1 - done) / len(part) * (soft.T @ part))
+        ahead = rotation + 0.9 * (rotation - before)
+        soft = torch.tanh(30.0 ** (step / steps) * (part @ ahead.T))
+        before, rotation = rotation, polar(soft.T @ part)
     return rotation
 
 

@@ -9,7 +9,7 @@ import torch
 from rankbits import _check
 from rankbits.quantizers import rows
 from rankbits.quantizers.affine import Quantizer
-from rankbits.quantizers.orthogonal import climb, procrustes_step, random_rotation
+from rankbits.quantizers.orthogonal import procrustes_step, random_rotation
 
 MOST_ROWS = 100_000  # more teach a rotation of a few hundred dimensions nothing
 
@@ -95,8 +95,8 @@ class ITQ(Quantizer):
             self.objectives_.append(float(quantization_error(scaled @ rotation.T)))
         identity = float(quantization_error(scaled))
         if self.objectives_[-1] > identity:
-            rotation = climb(scaled, torch.eye(scaled.shape[1]), steps)
+            rotation = torch.eye(scaled.shape[1])
         self.rotation_ = rotation
-        self.objective_ = float(quantization_error(scaled @ rotation.T))
+        self.objective_ = min(self.objectives_[-1], identity)
         self._learn(rotation)
         return self
