@@ -48,7 +48,7 @@ class Account:
             + (f", {self.constant} bits never change" if self.constant else ""),
             f"distinct codes      {self.distinct:.1%} of {self.rows:,} rows",
             f"neighbours kept ({self.queries:,} queries among {self.rows - self.queries:,} rows)",
-            f"          {self.bits:4d} bits    signs of all {self.dim} floats    re-scored by floats",
+            f"          {self.bits:4d} bits    signs of {self.dim} floats    re-scored by floats",
         ]
         for k, kept in self.recall.items():
             lines.append(
