@@ -275,7 +275,7 @@ def main() -> None:
         torch.set_float32_matmul_precision(precision)
         growth, last = {}, {}
         for m in sizes:
-            repeats = (1 if m > 16384 else 7) if cuda else (few if m > 1024 else 7)
+            repeats = (1 if m > 16384 else 7) if cuda else (few if m > 2048 else 9)
             seconds = fastap(bench, peer, device, m, repeats=repeats)
             ratios = {n: round(s / last[n], 2) for n, s in seconds.items() if n in last}
             growth |= {f"to {m:,}": ratios} if last else {}
