@@ -97,6 +97,7 @@ def test_tiles_make_no_difference(loss, monkeypatch):
     before = [x.grad.clone() for x in inputs]
     monkeypatch.setattr(histogram, "CELLS", {"cpu": 1})
     monkeypatch.setattr(histogram, "LEAST_ROWS", 7)
+    monkeypatch.setattr(histogram, "KEEP", 0)
     inputs, options = batch("database", rows=50)
     tiled = called(loss, inputs, options)
     tiled.backward()
@@ -514,3 +515,11 @@ def test_refusals(call, sentence):
     with pytest.raises(rb.Refusal) as caught:
         call(x, y)
     assert sentence in str(caught.value)
+
+
+def test_a_graph_can_be_differentiated_twice(loss):
+    (x,), options = batch("classes")
+    value = called(loss, (x,), options)
+    (one,) = torch.autograd.grad(value, x, retain_graph=True)
+    (two,) = torch.autograd.grad(value, x)
+    torch.testing.assert_close(one, two, rtol=0, atol=0)

@@ -35,7 +35,11 @@ class _SoftHistogram(torch.autograd.Function):
         ctx.relation, ctx.scale = relation, scale
         other = x if y is None else y
         with full_precision(x):
-            return soft_counts(x, other, relation.pairs, relation.levels, bins, scale)
+            counts, ctx.kept = soft_counts(
+                x, other, relation.pairs, relation.levels, bins, scale,
+                keep=any(ctx.needs_input_grad),
+            )  # fmt: skip
+        return counts
 
     @staticmethod
     @once_differentiable
@@ -45,7 +49,7 @@ class _SoftHistogram(torch.autograd.Function):
         same = y is None and ctx.relation.symmetric
         with full_precision(x):
             at_x, at_y = soft_counts_backward(
-                x, other, ctx.relation.pairs, gradient, ctx.scale,
+                x, other, ctx.relation.pairs, gradient, ctx.scale, ctx.kept,
                 to_x=ctx.needs_input_grad[0],
                 to_y=ctx.needs_input_grad[1] or (y is None and not same),
                 same=same,

@@ -92,7 +92,7 @@ def _count_rows(products, by_class, left, right, own, grades, half, ratio, top, 
 
 @njit(nogil=True, cache=True)
 def _slope_rows(
-    products, by_class, left, right, own, grades, half, ratio, top, slopes, both, symmetric
+    products, by_class, left, right, own, grades, half, ratio, top, slopes, both, symmetric, out
 ):
     levels, bins = slopes.shape[1], np.int32(slopes.shape[2])
     spare = np.int32(levels) * bins
@@ -109,9 +109,9 @@ def _slope_rows(
             for b in range(bins):
                 mine[g * bins + b] = slopes[i, g, b]
         if symmetric:
-            _read_both(cells, mine, both, products[i])
+            _read_both(cells, mine, both, out[i])
         else:
-            _read(cells, mine, products[i])
+            _read(cells, mine, out[i])
 
 
 def _rows(count: int) -> list[slice]:
@@ -148,23 +148,25 @@ def add_counts(products: torch.Tensor, pairs: Pairs, scale: float, counts: torch
     run_tasks(work, _rows(len(p)))
 
 
-def products_to_slopes(
+def write_slopes(
     products: torch.Tensor,
     pairs: Pairs,
     scale: float,
     bins: int,
     slopes: torch.Tensor,
     both: torch.Tensor | None,
+    out: torch.Tensor,
 ) -> None:
     units = _units(products, scale, bins)
     (left, right, own), grades = _graded(pairs)
     p, s, by_class = products.numpy(), slopes.numpy(), pairs.classes is not None
+    o = out.numpy()
     other = s.reshape(-1)[:0] if both is None else both.numpy().reshape(-1)
 
     def work(rows: slice) -> None:
         _slope_rows(
             p[rows], by_class, left[rows], right, own[rows], grades[rows], *units, s[rows],
-            other, both is not None,
+            other, both is not None, o[rows],
         )  # fmt: skip
 
     run_tasks(work, _rows(len(p)))

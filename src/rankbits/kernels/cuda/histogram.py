@@ -70,7 +70,7 @@ def _count_kernel(
 
 @triton.jit
 def _slope_kernel(
-    products, grades, left, right, own, slopes, both, rows, columns, levels, bins, half, ratio,
+    products, out, grades, left, right, own, slopes, both, rows, columns, levels, bins, half, ratio,
     CLASSES: tl.constexpr, SYMMETRIC: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -87,7 +87,7 @@ def _slope_kernel(
     if SYMMETRIC:
         theirs = both + cell.to(tl.int64) * columns + column[None, :]
         found += tl.load(theirs, mask=counted, other=0.0)
-    tl.store(products + at, found, mask=inside)
+    tl.store(out + at, found, mask=inside)
 
 
 def _graded(pairs: Pairs) -> tuple[torch.Tensor, ...]:
@@ -117,19 +117,20 @@ def add_counts(products: torch.Tensor, pairs: Pairs, scale: float, counts: torch
     counts += partial.sum(dim=0)
 
 
-def products_to_slopes(
+def write_slopes(
     products: torch.Tensor,
     pairs: Pairs,
     scale: float,
     bins: int,
     slopes: torch.Tensor,
     both: torch.Tensor | None,
+    out: torch.Tensor,
 ) -> None:
     rows, columns = products.shape
     tile = 4, 256
     with torch.cuda.device(products.device):
         _slope_kernel[(triton.cdiv(rows, tile[0]), triton.cdiv(columns, tile[1]))](
-            products, *_graded(pairs), slopes, slopes if both is None else both, rows, columns,
+            products, out, *_graded(pairs), slopes, slopes if both is None else both, rows, columns,
             slopes.shape[1], bins, bins / 2, bins / (2 * scale),
             CLASSES=pairs.classes is not None, SYMMETRIC=both is not None,
             ROWS=tile[0], COLUMNS=tile[1], num_warps=4,

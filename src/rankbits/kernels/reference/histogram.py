@@ -21,15 +21,16 @@ def add_counts(products: torch.Tensor, pairs: Pairs, scale: float, counts: torch
             counts[:, grade, level] += (weight * (grades == grade)).sum(dim=1, dtype=counts.dtype)
 
 
-def products_to_slopes(
+def write_slopes(
     products: torch.Tensor,
     pairs: Pairs,
     scale: float,
     bins: int,
     slopes: torch.Tensor,
     both: torch.Tensor | None,
+    out: torch.Tensor,
 ) -> None:
-    """products[i, j] = slopes[i, g, floor(t)] + both[(g, floor(t)), j]; 0 for skipped pairs."""
+    """out[i, j] = slopes[i, g, floor(t)] + both[(g, floor(t)), j]; 0 for skipped pairs."""
     grades = pairs.grades()
     low = _places(products, scale, bins).floor().clamp(max=bins - 1).long()
     counted = grades < slopes.shape[1]
@@ -37,4 +38,4 @@ def products_to_slopes(
     found = slopes.flatten(1).gather(1, cell)
     if both is not None:
         found = found + both.gather(0, cell)
-    products.copy_(torch.where(counted, found, 0))
+    out.copy_(torch.where(counted, found, 0))
