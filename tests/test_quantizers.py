@@ -147,6 +147,17 @@ def test_h2q_is_never_worse_than_the_identity(made, loss, solver):
     )
 
 
+def test_a_projection_is_never_worse_than_its_components_as_they_are(made):
+    rows, _ = made
+    fitted = rb.Projection(7).fit(rows)
+    plain = fitted.transform(rows) @ fitted.rotation_  # back to the principal components
+    assert fitted.objective_ <= float(quantization_error(sphere(plain))) + 1e-5
+    aligned = torch.where(rows[:, :7] > 0, 1.0, -1.0) * torch.linspace(1, 2, 7)
+    again = rb.Projection(7).fit(aligned)
+    plain = again.transform(aligned) @ again.rotation_
+    assert again.objective_ <= float(quantization_error(sphere(plain))) + 1e-5
+
+
 def test_the_error_is_the_l1_norm_in_disguise(made):
     y = sphere(made[0])
     assert float(quantization_error(y)) == pytest.approx(2 - 2 * float(y.abs().mean()), abs=1e-5)

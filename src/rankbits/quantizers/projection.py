@@ -104,7 +104,8 @@ class Projection(Quantizer):
         else:
             frame = torch.eye(self.bits)
         scaled = projected * (self.bits**0.5 / projected.norm(dim=1, keepdim=True).clamp(min=1e-12))
-        frame = climb(scaled, anneal(scaled, frame, draw))
+        turned = climb(scaled, anneal(scaled, frame, draw))
+        frame = min((frame, turned), key=lambda u: float(quantization_error(scaled @ u.T)))
         self.rotation_ = polar(frame.double()).float()
         self.objective_ = float(quantization_error(scaled @ self.rotation_.T))
         weight = self.rotation_ @ kept
