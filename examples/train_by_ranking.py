@@ -24,6 +24,7 @@ import importlib.util
 import json
 import platform
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -88,7 +89,6 @@ def train(name: str, seed: int, marks: list[int]) -> tuple[list[dict[str, float]
     )
     optimiser = torch.optim.Adam(model.parameters(), lr=SETTING["adam_rate"])
     found, times = [split.judge(name, model)], []
-    torch.set_num_threads(1)  # small batches gain nothing; here, as numba's start undoes it
     for epoch in range(1, marks[-1] + 1):
         for rows in torch.randperm(SETTING["train"]).split(SETTING["batch"]):
             begin = time.perf_counter()
@@ -114,6 +114,9 @@ def provenance(seeds: int, epochs: int) -> dict[str, object]:
     return {
         "command": f"python examples/train_by_ranking.py --seeds {seeds} --epochs {epochs}",
         "seeds": list(range(seeds)),
+        "commit": subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent
+        ).stdout.strip(),
         "cpu": named[1] if named else platform.processor(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
@@ -159,6 +162,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=80, help="passes over the 400 images (80)")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="a folder")
     given = parser.parse_args()
+    torch.set_num_threads(1)  # small batches gain nothing from more
     if min(given.seeds, given.epochs) < 1:
         sys.exit("--seeds and --epochs must be at least 1.")
     if not importlib.util.find_spec("matplotlib"):

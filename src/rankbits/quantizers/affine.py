@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import inspect
 import os
 from typing import Any
@@ -16,7 +17,7 @@ from rankbits.types import Codes, pack
 LEARNED = ("weight_", "offset_", "rotation_")
 
 
-class Quantizer:
+class Quantizer(abc.ABC):
     """bits = signs of ``weight_ @ x + offset_``: fit, transform, encode, fold, save.
 
     Subclasses set ``weight_`` (bits, dim) and ``offset_`` (bits,), float32 on the CPU, in ``fit``;
@@ -29,8 +30,9 @@ class Quantizer:
     rotation_: torch.Tensor
     objective_: float
 
+    @abc.abstractmethod
     def fit(self, embeddings: Any, labels: Any = None) -> Quantizer:
-        raise NotImplementedError
+        """Learn from (n, dim) embeddings, and labels where the quantizer uses them; returns self."""
 
     @classmethod
     def options(cls) -> list[str]:
