@@ -32,7 +32,7 @@ class Quantizer(abc.ABC):
 
     @abc.abstractmethod
     def fit(self, embeddings: Any, labels: Any = None) -> Quantizer:
-        """Learn from (n, dim) embeddings, and labels where the quantizer uses them; returns self."""
+        """Learn from (n, dim) embeddings, and from labels where they are used; returns self."""
 
     @classmethod
     def options(cls) -> list[str]:
