@@ -8,6 +8,7 @@ over these.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -73,13 +74,21 @@ def full_precision(x: torch.Tensor) -> torch.autocast:
 
 
 def outside_graphs(function: Function) -> Function:
-    """Under ``torch.compile`` a loss runs as it is, between two graphs."""
+    """Under ``torch.compile`` a loss runs as it is, between two graphs.
+
+    ``torch.compiler.disable`` loads the compiler, which takes more than a second; so it is called
+    only once something else has loaded it, as ``torch.compile`` does.
+    """
+    disabled: list[Any] = []
 
     @functools.wraps(function)
     def plain(*arguments: Any, **options: Any) -> Any:
-        return eager(*arguments, **options)
+        if "torch._dynamo" not in sys.modules:
+            return function(*arguments, **options)
+        if not disabled:
+            disabled.append(torch.compiler.disable(function))
+        return disabled[0](*arguments, **options)
 
-    eager = torch.compiler.disable(function)
     return plain  # type: ignore[return-value]
 
 
