@@ -12,6 +12,7 @@ itself among them, and where a class says so, another formula. c is the cosine o
 
 from __future__ import annotations
 
+import abc
 import math
 from typing import Any
 
@@ -29,7 +30,7 @@ from rankbits.losses.relation import relate
 TRIPLETS = 2**24
 
 
-class _Pairwise(torch.nn.Module):
+class _Pairwise(torch.nn.Module, abc.ABC):
     """The mean over pairs of ``_each``, plus ``penalty`` times ``_quantization``."""
 
     options: tuple[str, ...] = ("penalty", "variant")
@@ -58,8 +59,9 @@ class _Pairwise(torch.nn.Module):
     def _mean(self, z: torch.Tensor, similar: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
         return mean_where(counted, self._each(z, similar))
 
+    @abc.abstractmethod
     def _each(self, z: torch.Tensor, similar: torch.Tensor) -> torch.Tensor:
-        raise NotImplementedError
+        """(M, M): the loss of each pair."""
 
     def _quantization(self, z: torch.Tensor) -> torch.Tensor:
         return penalties.quantization_l2(z)

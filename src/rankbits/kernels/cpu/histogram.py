@@ -50,6 +50,15 @@ def _cells_by_grade(grades, levels, bins, spare, low):
 
 
 @njit(nogil=True, cache=True)
+def _to_cells(i, by_class, left, right, own, grades, levels, bins, spare, low):
+    """Bins of row i become cells of (grade, bin), by whichever the pairs are graded."""
+    if by_class:
+        _cells_by_class(left[i], right, own[i], bins, spare, low)
+    else:
+        _cells_by_grade(grades[i], levels, bins, spare, low)
+
+
+@njit(nogil=True, cache=True)
 def _add(cells, fraction, sums):
     for j in range(cells.shape[0]):
         sums[cells[j], 0] += 1.0
@@ -78,10 +87,7 @@ def _count_rows(products, by_class, left, right, own, grades, half, ratio, top, 
     sums = np.zeros((spare + 1, 2), np.float64)
     for i in range(products.shape[0]):
         _places(products[i], half, ratio, top, cells, fraction)
-        if by_class:
-            _cells_by_class(left[i], right, own[i], bins, spare, cells)
-        else:
-            _cells_by_grade(grades[i], levels, bins, spare, cells)
+        _to_cells(i, by_class, left, right, own, grades, levels, bins, spare, cells)
         sums[:] = 0.0
         _add(cells, fraction, sums)
         for g in range(levels):
@@ -101,10 +107,7 @@ def _slope_rows(
     mine = np.zeros(spare + 1, slopes.dtype)
     for i in range(products.shape[0]):
         _places(products[i], half, ratio, top, cells, fraction)
-        if by_class:
-            _cells_by_class(left[i], right, own[i], bins, spare, cells)
-        else:
-            _cells_by_grade(grades[i], levels, bins, spare, cells)
+        _to_cells(i, by_class, left, right, own, grades, levels, bins, spare, cells)
         for g in range(levels):
             for b in range(bins):
                 mine[g * bins + b] = slopes[i, g, b]
