@@ -30,8 +30,8 @@ from rankbits.losses.relation import relate
 TRIPLETS = 2**24
 
 
-class _Pairwise(torch.nn.Module, abc.ABC):
-    """The mean over pairs of ``_each``, plus ``penalty`` times ``_quantization``."""
+class _OfPairs(torch.nn.Module, abc.ABC):
+    """A mean over the similar and dissimilar pairs, plus ``penalty`` times ``_quantization``."""
 
     options: tuple[str, ...] = ("penalty", "variant")
 
@@ -56,18 +56,26 @@ class _Pairwise(torch.nn.Module, abc.ABC):
             loss = self._mean(z, similar, counted)
             return loss + self.penalty * self._quantization(z) if self.penalty else loss
 
-    def _mean(self, z: torch.Tensor, similar: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
-        return mean_where(counted, self._each(z, similar))
-
     @abc.abstractmethod
-    def _each(self, z: torch.Tensor, similar: torch.Tensor) -> torch.Tensor:
-        """(M, M): the loss of each pair."""
+    def _mean(self, z: torch.Tensor, similar: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
+        """The similarity part, from who is similar and which pairs count, both (M, M)."""
 
     def _quantization(self, z: torch.Tensor) -> torch.Tensor:
         return penalties.quantization_l2(z)
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in self.options)
+
+
+class _Pairwise(_OfPairs):
+    """The plain mean of ``_each`` pair's loss."""
+
+    def _mean(self, z: torch.Tensor, similar: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
+        return mean_where(counted, self._each(z, similar))
+
+    @abc.abstractmethod
+    def _each(self, z: torch.Tensor, similar: torch.Tensor) -> torch.Tensor:
+        """(M, M): the loss of each pair."""
 
 
 class _Balanced(_Pairwise):
@@ -253,7 +261,7 @@ class HashNet(_Balanced):
         return _likelihood(products(u, u) * (10 / z.shape[1]), similar)
 
 
-class DTSH(_Pairwise):
+class DTSH(_OfPairs):
     """Deep triplet-supervised hashing: -ln sigmoid(theta_ij - theta_ik - margin).
 
     Mean over all triplets (i, j similar to i, k not), theta = <zi, zj>/2, ``margin`` K/2 unless
