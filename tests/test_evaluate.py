@@ -49,7 +49,7 @@ def test_figures_are_the_metrics(made):
 def test_slices_of_queries_make_no_difference(made, monkeypatch):
     import importlib
 
-    module = importlib.import_module("rankbits.evaluate")
+    module = importlib.import_module("rankbits.evaluate.rankings")
     codes, labels, floats = made
     pair, floats = split(codes, labels)[:4], (floats[:50], floats[50:])
     multi = [np.eye(4)[part] for part in pair[2:]]
@@ -60,9 +60,13 @@ def test_slices_of_queries_make_no_difference(made, monkeypatch):
         lambda: rb.evaluate(*pair, tie_break=floats),
     ]
     whole = [call().to_json() for call in calls]
+    by_floats = rb.evaluate(*floats, *pair[2:])
     monkeypatch.setattr(module, "COUNTS", 1)
     monkeypatch.setattr(module, "PAIRS", 1)
     assert [call().to_json() for call in calls] == whole
+    judged = rb.evaluate(*floats, *pair[2:])
+    for name, figure in by_floats.figures.items():  # the sums have other lengths: other roundings
+        assert judged[name] == pytest.approx(figure.value, abs=1e-13)
     assert json.loads(whole[0])["figures"] == json.loads(whole[2])["figures"]
 
 
@@ -144,3 +148,40 @@ def test_forms_of_a_report(made, tmp_path):
     page = (tmp_path / "r.html").read_text()
     assert f"{figure.value:.4f}" in page and "http" not in page and "<script" not in page
     assert repr(report).startswith("Report(mAP 0.")
+
+
+@pytest.mark.parametrize("distance", ["cosine", "euclidean"])
+@pytest.mark.parametrize("alone", [False, True])
+def test_embeddings_are_judged_as_their_distances_are(made, distance, alone):
+    _, labels, floats = made
+    floats = np.round(floats * 2)[:60] + 0.5  # few values: many ties
+    queries, theirs = (floats, labels[:60]) if alone else (floats[:7], labels[:7])
+    unit = lambda x: x / np.linalg.norm(x, axis=1, keepdims=True)  # noqa: E731
+    q, d = (unit(x) if distance == "cosine" else x for x in (queries, floats))
+    # the definition, in whole steps so that equal is equal
+    exact = np.rint(((q[:, None] - d[None]) ** 2).sum(2) * 2**30)
+    ranking = rb.rank(exact, theirs[:, None] == labels[None, :60], exclude_self=alone)
+    report = rb.evaluate(
+        queries, floats, theirs, labels[:60], k=5, distance=distance, exclude_self=alone
+    )
+    for ties, found in zip(
+        ("mean", "worst", "best"),
+        (report["mAP"], report.figures["mAP"].worst, report.figures["mAP"].best),
+        strict=True,
+    ):
+        wanted = np.nanmean(rb.average_precision(ranking, ties=ties))
+        assert found == pytest.approx(wanted, abs=1e-12)
+    assert report["hit@5"] == pytest.approx(np.nanmean(rb.hit_at(ranking, 5)), abs=1e-12)
+    assert report.bits is None and report.database == 60 - alone
+
+
+def test_the_tie_break_protocol_can_leave_the_query_out(made):
+    codes, labels, floats = made
+    report = rb.evaluate(
+        codes, codes, labels, labels, tie_break=(floats, floats), exclude_self=True
+    )
+    unit = floats / np.linalg.norm(floats, axis=1, keepdims=True)
+    key = 8.0 * rb.hamming(codes, codes) + np.round(2 - 2 * unit @ unit.T, 9)
+    ranking = rb.rank(key, labels[:, None] == labels, exclude_self=True)
+    wanted = np.nanmean(rb.average_precision(ranking))
+    assert report["mAP"] == pytest.approx(wanted, abs=1e-12)

@@ -1,0 +1,5 @@
+"""Where labels meet rankings."""
+
+from rankbits.evaluate.judge import evaluate, evaluate_run
+
+__all__ = ["evaluate", "evaluate_run"]

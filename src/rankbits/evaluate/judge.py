@@ -1,0 +1,102 @@
+"""Judge codes, embeddings or a run: every figure, with the range that ties leave open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankbits import _check
+from rankbits.data.trec import Judged
+from rankbits.evaluate.figures import dropped, figures_of, report_of
+from rankbits.evaluate.rankings import COUNTS, by_counts, by_embeddings
+from rankbits.types import Codes, Report
+
+BY_CODES = "Ranked by Hamming distance; ties averaged over all their orders."
+BROKEN = (
+    "H2Q's published protocol: Hamming distance, ties broken by the squared Euclidean "
+    "distance of unit-length embeddings. Not a pure Hamming ranking."
+)
+BY_FLOATS = "Ranked by the {} distance of float embeddings; ties averaged over all their orders."
+
+
+def evaluate(
+    query_codes: Any,
+    database_codes: Any,
+    query_labels: Any = None,
+    database_labels: Any = None,
+    *,
+    k: Any = (10, 100, 1000),
+    radius: int = 2,
+    relevance: Any = "any",
+    gain: str = "exp2",
+    tie_break: tuple[Any, Any] | None = None,
+    exclude_self: bool = False,
+    distance: str = "cosine",
+) -> Report:
+    """Judge a ranking by Hamming distance, or by the distance of embeddings -> ``Report``.
+
+    Labels are (n,) whole numbers or (n, C) multi-hot, or ``relevance`` is the (Q, N) grades. ``k``
+    are the cutoffs; those past the end of the database are left out. ``exclude_self``: the queries
+    are the database, and each leaves itself out.
+
+    ``query_codes`` and ``database_codes`` are ``Codes``, or embeddings, (n, dim) floats, ranked by
+    ``distance``, ``"cosine"`` or ``"euclidean"``: what the codes of them are to be held against.
+
+    ``tie_break=(query_embeddings, database_embeddings)`` is the protocol of H2Q's published tables:
+    equal Hamming distances are ordered by the squared Euclidean distance of the unit-length
+    embeddings. That is no pure Hamming ranking, and the report says so.
+
+    >>> import rankbits as rb
+    >>> report = rb.evaluate(rb.pack([[1, 1]]), rb.pack([[1, 1], [1, -1], [1, -1]]), [7], [7, 7, 3],
+    ...                      k=1)
+    >>> print(f"{report['mAP']:.4f} {report.figures['mAP'].worst:.4f} {report['hit@1']:.1f}")
+    0.9167 0.8333 1.0
+    >>> rb.evaluate([[1.0, 0.0]], [[1.0, 0.1], [0.0, 1.0]], [7], [7, 3], k=1)["mAP"]
+    1.0
+    """
+    _check.not_empty("queries", len(query_codes))
+    points = tuple(at for at in _check.cutoffs(k) if at <= len(database_codes) - exclude_self)
+    radius = _check.whole("radius", radius, 0)
+    labels = (query_labels, database_labels, relevance)
+    floats = not isinstance(query_codes, Codes) and not isinstance(database_codes, Codes)
+    if floats:
+        if tie_break is not None:
+            _check.refuse("tie_break belongs to codes; embeddings were given.")
+        rankings = by_embeddings(
+            (query_codes, database_codes), *labels, distance=distance, exclude_self=exclude_self
+        )
+        protocol = BY_FLOATS.format(distance)
+    elif tie_break is None:
+        rankings = by_counts(query_codes, database_codes, *labels, exclude_self)
+        protocol = BY_CODES
+    else:
+        if not isinstance(tie_break, (tuple, list)) or len(tie_break) != 2:
+            _check.refuse("tie_break must be (query_embeddings, database_embeddings).")
+        rankings = by_embeddings(
+            (tie_break[0], tie_break[1]),
+            *labels,
+            codes=(query_codes, database_codes),
+            exclude_self=exclude_self,
+        )
+        protocol = BROKEN
+    pure = not floats and tie_break is None
+    return report_of(
+        rankings,
+        figures_of(points, gain, radius if pure else None),
+        protocol=protocol,
+        database=len(database_codes) - exclude_self,
+        bits=None if floats else query_codes.bits,
+        notes=dropped(k, points, len(database_codes) - exclude_self),
+    )
+
+
+def evaluate_run(judged: Judged, *, k: Any = (10, 100, 1000), gain: str = "exp2") -> Report:
+    """Judge a retrieval run by relevance judgements (TREC's two files), equal scores as ties."""
+    return report_of(
+        judged.rankings(COUNTS),
+        figures_of(_check.cutoffs(k), gain, None),
+        protocol="Ranked by the run's scores; equal scores averaged over all their orders.",
+        database=judged.documents,
+        bits=None,
+        notes=judged.notes,
+        queries=len(judged.names),
+    )

@@ -1,0 +1,156 @@
+"""Rankings of slices of the queries, so that what is held at a time stays small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from rankbits import _check, metrics
+from rankbits.kernels import hamming, words
+from rankbits.metrics.ranking import compact, rank_keys
+from rankbits.types import Codes, Ranking
+
+COUNTS = 1 << 21  # cells of counts held at a time
+PAIRS = 1 << 21  # (query, item) pairs held at a time where floats order them
+FINE = 2.0**40  # a squared distance in whole steps: far above the rounding of the products
+
+
+def by_counts(
+    query_codes: Codes,
+    database_codes: Codes,
+    query_labels: Any,
+    database_labels: Any,
+    relevance: Any,
+    exclude_self: bool,
+) -> Iterator[Ranking]:
+    """Rankings of slices of the queries, so that the counts in memory stay few."""
+    if exclude_self:
+        yield metrics.rank_codes(
+            query_codes,
+            database_codes,
+            query_labels,
+            database_labels if database_labels is not None else query_labels,
+            relevance,
+            exclude_self=True,
+        )
+        return
+    prepared: Any = words(database_codes)
+    labels, most = query_labels, _check.MOST_GRADE
+    if isinstance(relevance, str):
+        labels = _check.labels("query_labels", query_labels, len(query_codes))
+        counted = relevance == "count" and labels.ndim == 2
+        most = int(labels.sum(axis=1).max(initial=1)) if counted else 1
+    elif hasattr(relevance, "tocsr"):
+        relevance = relevance.tocsr()
+    else:
+        relevance = _check.grades("relevance", relevance)
+        most = int(relevance.max(initial=1))
+    step = max(64, COUNTS // ((query_codes.bits + 1) * (most + 1)))
+    for s in range(0, len(query_codes), step):
+        part = slice(s, s + step)
+        yield metrics.rank_codes(
+            query_codes[part],
+            prepared,
+            None if labels is None else labels[part],
+            database_labels,
+            relevance if isinstance(relevance, str) else relevance[part],
+        )
+
+
+def _rows(name: str, value: Any, rows: int | None) -> torch.Tensor:
+    found = _check.finite(name, _check.matrix(name, value)).astype(np.float64)
+    _check.not_empty(name, len(found))
+    if rows is not None:
+        _check.same_length(name, len(found), "its codes", rows)
+    return torch.from_numpy(found)
+
+
+def _relevance_rows(
+    query_labels: Any, database_labels: Any, relevance: Any, sizes: tuple[int, int]
+) -> Callable[[slice], np.ndarray]:
+    if not isinstance(relevance, str):
+        grades = _check.grades("relevance", relevance)
+        if grades.shape != sizes:
+            _check.refuse(f"relevance must have shape {sizes}; got {grades.shape}.")
+        return lambda part: grades[part]
+    mode = _check.choice("relevance", relevance, ("any", "count"))
+    theirs = _check.labels("query_labels", query_labels, sizes[0])
+    ours = _check.labels("database_labels", database_labels, sizes[1])
+    _check.same_kind_of_labels(theirs, ours)
+    if ours.ndim == 1:
+        return lambda part: theirs[part, None] == ours[None]
+    counted = ours.astype(np.float32).T
+
+    def shared(part: slice) -> np.ndarray:
+        found = theirs[part].astype(np.float32) @ counted
+        return found > 0 if mode == "any" else found.astype(np.int64)
+
+    return shared
+
+
+def by_embeddings(
+    embeddings: tuple[Any, Any],
+    query_labels: Any,
+    database_labels: Any,
+    relevance: Any,
+    *,
+    codes: tuple[Codes, Codes] | None = None,
+    distance: str = "cosine",
+    exclude_self: bool = False,
+) -> Iterator[Ranking]:
+    """By the squared distance of embeddings; with ``codes``, by Hamming distance first.
+
+    Squared distances end at 4 (those of unit rows do; others are scaled to), so 8 x Hamming +
+    squared distance is the lexicographic order. In whole steps of 2^-40, with the grade in the low
+    byte, a row is one array of int64, and sorting it sorts everything.
+    """
+    names = ("query embeddings", "database embeddings")
+    sizes = (len(codes[0]), len(codes[1])) if codes else (None, None)
+    query, database = (
+        _rows(name, value, size) for name, value, size in zip(names, embeddings, sizes, strict=True)
+    )
+    if query.shape[1] != database.shape[1]:
+        _check.refuse(
+            f"Embeddings must agree in dim; got {query.shape[1]} and {database.shape[1]}."
+        )
+    if exclude_self:
+        _check.square(len(query), len(database))
+        _check.not_empty("database without the query", len(database) - 1)
+        database_labels = query_labels if database_labels is None else database_labels
+    query, database = _scaled(query, database, distance)
+    grades_of = _relevance_rows(
+        query_labels, database_labels, relevance, (len(query), len(database))
+    )
+    prepared = words(codes[1]) if codes else None
+    lengths = [rows.square().sum(1) for rows in (query, database)]
+    step = max(1, PAIRS // len(database))
+    for s in range(0, len(query), step):
+        part = slice(s, min(s + step, len(query)))
+        squared = lengths[0][part, None] + lengths[1] - 2 * (query[part] @ database.T)
+        steps = np.rint(squared.clamp_(0, 4).numpy() * FINE).astype(np.int64)
+        if codes and prepared is not None:
+            steps += hamming(codes[0][part], prepared).astype(np.int64) * int(8 * FINE)
+        keys = (steps << 8) | grades_of(part)
+        if exclude_self:
+            keys[np.arange(part.stop - s), np.arange(s, part.stop)] = np.iinfo(np.int64).max
+        keys.sort(axis=1)
+        yield compact(rank_keys(keys[:, : keys.shape[1] - exclude_self]))
+
+
+def _scaled(
+    query: torch.Tensor, database: torch.Tensor, distance: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows whose squared distances are at most 4, in the order of the wanted distance."""
+    norms = [rows.norm(dim=1, keepdim=True) for rows in (query, database)]
+    if _check.choice("distance", distance, ("cosine", "euclidean")) == "euclidean":
+        most = float(max(norms[0].max(), norms[1].max())) or 1.0
+        return query / most, database / most
+    for name, norm in zip(("query", "database"), norms, strict=True):
+        if not norm.all():
+            _check.refuse(
+                f"{name} embeddings must have no row of zeros; row {int(norm.argmin())} is one."
+            )
+    return query / norms[0], database / norms[1]
