@@ -4,8 +4,10 @@ docstring its help, ``places`` the fields given without a flag, ``work`` what it
 from typing import Any
 
 from rankbits.commands.bits import Encode, Fit
+from rankbits.commands.data import Data
 from rankbits.commands.judge import Evaluate, Quickstart
+from rankbits.commands.learn import Embed, Train
 
-COMMANDS: tuple[Any, ...] = (Quickstart, Fit, Encode, Evaluate)
+COMMANDS: tuple[Any, ...] = (Quickstart, Data, Train, Embed, Fit, Encode, Evaluate)
 
 __all__ = ["COMMANDS"]

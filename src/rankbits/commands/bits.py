@@ -13,43 +13,12 @@ from tqdm import tqdm
 
 from rankbits import _check
 from rankbits._check import refuse
-from rankbits.commands.option import option
+from rankbits._option import option
 from rankbits.data.arrays import read_array, read_columns
-from rankbits.quantizers import (
-    H2Q,
-    ITQ,
-    Projection,
-    Quantizer,
-    RandomRotation,
-    Sign,
-    SupervisedRotation,
-)
+from rankbits.quantizers import Quantizer, chosen
 from rankbits.types import Codes
 
-METHODS = ("auto", "sign", "random", "itq", "h2q", "supervised", "pca", "neighbours")
 ROWS = 1 << 16
-
-
-def chosen(method: str, bits: int | None, dim: int, labelled: bool, seed: int) -> Quantizer:
-    """The quantizer a method names. ``auto``: labels call for a supervised rotation; without them
-    H2Q where bits equals dim, else the principal components."""
-    _check.choice("method", method, METHODS)
-    bits = dim if bits is None else bits
-    if method == "auto":
-        method = "supervised" if labelled else "h2q" if bits == dim else "pca"
-    if method in ("pca", "neighbours"):
-        return Projection(bits, objective=method, seed=seed)
-    if method == "supervised":
-        return SupervisedRotation(bits=bits, seed=seed)
-    if bits != dim:
-        _check.refuse(
-            f"method '{method}' gives as many bits as dimensions, {dim}; for {bits} bits use "
-            "'pca', 'neighbours' or 'supervised'."
-        )
-    plain: dict[str, Quantizer] = {
-        "sign": Sign(), "random": RandomRotation(seed), "itq": ITQ(seed=seed), "h2q": H2Q(seed=seed)
-    }  # fmt: skip
-    return plain[method]
 
 
 def read_labels(path: str | None, columns: dict[str, np.ndarray], rows: int) -> np.ndarray | None:

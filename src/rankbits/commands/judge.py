@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rankbits._check import refuse
-from rankbits.commands.option import option
+from rankbits._option import option
 
 
 @dataclass(frozen=True)
