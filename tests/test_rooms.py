@@ -9,8 +9,8 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "rankbits"
 ROOMS = (
-    "_version", "_check", "_files", "types", "kernels", "metrics", "losses", "models",
-    "quantizers", "indexes", "data", "train", "evaluate", "account", "retriever", "report",
+    "_version", "_check", "_option", "_files", "types", "kernels", "metrics", "losses", "models",
+    "quantizers", "indexes", "data", "evaluate", "train", "account", "scale", "retriever", "report",
     "serve", "quickstart", "commands", "__init__", "cli", "__main__",
 )  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))

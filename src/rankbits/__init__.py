@@ -8,6 +8,8 @@ from rankbits._check import Refusal
 from rankbits._version import VERSION
 from rankbits.account import Account, account
 from rankbits.evaluate import evaluate, evaluate_run
+from rankbits.indexes import HammingIndex, Rerank
+from rankbits.indexes.addresses import open_index
 from rankbits.kernels import hamming, hamming_counts, hamming_topk, hamming_within
 from rankbits.losses import fastap_loss, tie_aware_ap_loss, tie_aware_ndcg_loss
 from rankbits.metrics import (
@@ -35,6 +37,8 @@ from rankbits.quantizers import (
     SupervisedRotation,
     load,
 )
+from rankbits.retriever import Retriever
+from rankbits.train import Run, TrainConfig, load_run, train
 from rankbits.types import Codes, Ranking, Report, Results, pack
 
 __version__ = VERSION
@@ -44,14 +48,19 @@ __all__ = [
     "ITQ",
     "Account",
     "Codes",
+    "HammingIndex",
     "Projection",
     "RandomRotation",
     "Ranking",
     "Refusal",
     "Report",
+    "Rerank",
     "Results",
+    "Retriever",
+    "Run",
     "Sign",
     "SupervisedRotation",
+    "TrainConfig",
     "account",
     "average_precision",
     "dcg",
@@ -64,8 +73,10 @@ __all__ = [
     "hamming_within",
     "hit_at",
     "load",
+    "load_run",
     "map_at_r",
     "ndcg",
+    "open_index",
     "pack",
     "precision_at",
     "precision_recall_curve",
@@ -78,4 +89,5 @@ __all__ = [
     "reciprocal_rank",
     "tie_aware_ap_loss",
     "tie_aware_ndcg_loss",
+    "train",
 ]

@@ -50,6 +50,8 @@ def _parse(name: str, kind: Any, text: Any) -> Any:
             if isinstance(text, bool):
                 return text
             raise ValueError
+        if typing.get_origin(kind) is dict:
+            return text if isinstance(text, dict) else _table(text)
         if typing.get_origin(kind) is tuple:
             parts = text.split(",") if isinstance(text, str) else text
             return tuple(
@@ -61,10 +63,23 @@ def _parse(name: str, kind: Any, text: Any) -> Any:
     except Refusal:
         raise
     except (ValueError, TypeError):
-        wanted = {int: "a whole number", float: "a number", bool: "true or false"}.get(
-            kind, "whole numbers"
-        )
+        others = "name=value pairs" if typing.get_origin(kind) is dict else "whole numbers"
+        wanted = {int: "a whole number", float: "a number", bool: "true or false"}.get(kind, others)
         refuse(f"{name} must be {wanted}; got {text!r}.")
+
+
+def _table(text: str) -> dict[str, Any]:
+    """``name=value,name=value`` with values as TOML spells them, or plain words."""
+    found = {}
+    for pair in text.split(","):
+        name, equals, value = (part.strip() for part in pair.partition("="))
+        if not name or not equals or not value:
+            raise ValueError
+        try:
+            found[name] = tomllib.loads(f"x = {value}")["x"]
+        except tomllib.TOMLDecodeError:
+            found[name] = value
+    return found
 
 
 def _parser() -> _Parser:
@@ -81,18 +96,21 @@ def _parser() -> _Parser:
         for f in dataclasses.fields(command):
             flag = f"--{f.name.replace('_', '-')}"
             shown = f.metadata["help"]
-            if f.default not in (None, False):
+            if f.default not in (None, False, True):
                 shown += f" (default {_spelled(f.default)})"
             if f.name in command.places:
                 sub.add_argument(f.name, nargs="?", default=argparse.SUPPRESS, help=shown)
             elif f.type == "bool":
-                sub.add_argument(flag, action="store_true", default=argparse.SUPPRESS, help=shown)
+                switch = argparse.BooleanOptionalAction if f.default else "store_true"
+                sub.add_argument(flag, action=switch, default=argparse.SUPPRESS, help=shown)
             else:
                 short = [f"-{f.metadata['short']}"] if f.metadata["short"] else []
                 sub.add_argument(*short, flag, default=argparse.SUPPRESS, metavar="X", help=shown)
-        sub.add_argument(
-            "--config", default=None, metavar="TOML", help="read flags from a TOML file"
-        )
+        said: dict[str, Any] = {"default": None, "metavar": "TOML", "help": "flags in a TOML file"}
+        if getattr(command, "config_place", False):
+            sub.add_argument("config", nargs="?", **said)
+        else:
+            sub.add_argument("--config", **said)
     return parser
 
 

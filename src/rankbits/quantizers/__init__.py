@@ -3,6 +3,7 @@
 from rankbits.quantizers.affine import Quantizer
 from rankbits.quantizers.files import load
 from rankbits.quantizers.householder import H2Q
+from rankbits.quantizers.named import METHODS, chosen
 from rankbits.quantizers.projection import Projection
 from rankbits.quantizers.rotations import ITQ, RandomRotation, Sign
 from rankbits.quantizers.supervised import SupervisedRotation
@@ -10,10 +11,12 @@ from rankbits.quantizers.supervised import SupervisedRotation
 __all__ = [
     "H2Q",
     "ITQ",
+    "METHODS",
     "Projection",
     "Quantizer",
     "RandomRotation",
     "Sign",
     "SupervisedRotation",
+    "chosen",
     "load",
 ]

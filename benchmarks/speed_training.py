@@ -1,0 +1,133 @@
+"""How much of the hardware training leaves to the network, and what large batches cost.
+
+A step of the trainer (images gathered from memory, sent, augmented, embedded, ranked by the loss,
+the optimiser's step) beside a bare forward and backward pass of the same network on a batch that
+already lies on the device; steps in two passes beside it, with the memory each takes.
+
+    python benchmarks/speed_training.py --save           # EfficientNet-lite0 at 224 on a GPU,
+                                                         # the small network at 32 on a CPU
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from _bench import Bench, compare, peak_cuda
+
+from rankbits.data.examples import Examples
+from rankbits.data.loading import Batch, Loader
+from rankbits.data.samplers import sampler
+from rankbits.losses.named import named
+from rankbits.train import TrainConfig
+from rankbits.train.loop import Trainer
+from rankbits.train.memory import BatchLoss
+from rankbits.train.processes import Processes
+from rankbits.train.run import Run, build_model, inputs_of
+from rankbits.train.step import precision
+
+BITS = 32
+
+
+def made(config: TrainConfig, examples: Examples, device: torch.device) -> Trainer:
+    inputs = inputs_of(examples, config)
+    run = Run(build_model(config, inputs), config, inputs)
+    batches = sampler("auto", examples.labels, None, config.batch_size)
+    loss = named(config.loss, config.width, examples.labels, **(config.options or {}))
+    return Trainer(run, examples, None, batches, BatchLoss(loss), Processes(device))
+
+
+def endless(trainer: Trainer) -> Iterator[Batch]:
+    """The trainer's own loader, epoch after epoch."""
+    epoch = 0
+    while True:
+        yield from Loader(
+            trainer.train, trainer.sampler.at(epoch), pin=trainer.device.type == "cuda"
+        )
+        epoch += 1
+
+
+def stepper(trainer: Trainer):  # type: ignore[no-untyped-def]
+    batches = endless(trainer)
+
+    def step() -> None:
+        trainer._step(next(batches), 0)
+        trainer.unseen.clear()
+
+    return step
+
+
+def bare(trainer: Trainer):  # type: ignore[no-untyped-def]
+    """Forward and backward of the same network in the same mode, and nothing else."""
+    side, channels = trainer.run.inputs.side, trainer.run.inputs.channels
+    x = torch.rand(trainer.config.batch_size, channels, side, side, device=trainer.device)
+    if trainer.device.type == "cuda":
+        x = x.contiguous(memory_format=torch.channels_last)
+    slope = torch.randn(len(x), trainer.config.width, device=trainer.device)
+    trainer.model.train()
+
+    def step() -> None:
+        trainer.model.zero_grad(set_to_none=True)
+        with precision(trainer.amp, trainer.device):
+            z = trainer.model(x)
+        z.backward(slope.to(z.dtype))
+
+    return step
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--save", action="store_true", help="append rows to results/")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    cuda = torch.cuda.is_available()
+    device = torch.device("cuda" if cuda else "cpu")
+    name = "speed_training_cuda" if cuda else "speed_training_cpu"
+    bench = Bench(name, threads=torch.get_num_threads(), seed=options.seed)
+
+    draw = np.random.default_rng(options.seed)
+    examples = Examples(draw.integers(0, 256, (5000, 32, 32, 3), np.uint8), np.arange(5000) % 10)
+    model = "efficientnet-lite0" if cuda else "conv"
+    settings = {"model": model, "bits": BITS, "augment": "crop", "seed": options.seed}
+    for size in (128, 256) if cuda else (256,):
+        peers, work = {}, {}
+        for loss in ("tie-aware-ap", "cel"):
+            config = TrainConfig(loss=loss, batch_size=size, **settings)
+            trainer = made(config, examples, device)
+            peers.setdefault("bare forward-backward", bare(trainer))
+            peers[f"step, {loss}"] = stepper(trainer)
+        config = TrainConfig(loss="tie-aware-ap", batch_size=size, chunk=size // 4, **settings)
+        peers["step, tie-aware-ap, 4 chunks"] = stepper(made(config, examples, device))
+        # the balanced sampler rounds a batch to whole classes: 10 x 25 of 256
+        drawn = len(next(iter(made(config, examples, device).sampler)))
+        work = {p: size if p.startswith("bare") else drawn for p in peers}
+        timings = compare(peers, work=work, unit="images", seconds=1.0 if cuda else 2.0, cuda=cuda)
+        amp = made(config, examples, device).amp
+        title = f"{model}, batches of {size}, amp {amp}"
+        bench.report(title, timings, ("bare forward-backward",), amp=amp)
+    if cuda:
+        chunk = 128
+        for size in (128, 512, 2048):
+            row = {}
+            for label, part in (("one pass", None), ("chunks of 128", chunk)):
+                trainer = made(
+                    TrainConfig(loss="fastap", batch_size=size, chunk=part, **settings),
+                    examples, device,
+                )  # fmt: skip
+                step = stepper(trainer)
+                step()
+                row[label] = round(peak_cuda(step) / 1e6, 1)
+            bench.note(f"peak memory of a step, {model}, batch {size} (MB)", **row)
+    if options.save:
+        bench.save()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""The command that looks at data before anything is trained on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rankbits import _check
+from rankbits._option import option
+
+
+@dataclass(frozen=True)
+class Data:
+    """Look at data (rankbits data check FOLDER), or convert published weights (rankbits data
+    weights NAME SOURCE)."""
+
+    name: ClassVar[str] = "data"
+    places: ClassVar[tuple[str, ...]] = ("action", "folder", "source")
+
+    action: str | None = option(None, "check, or weights")
+    folder: str | None = option(
+        None, "class/*.png, category/class/*.png, .csv, .parquet, .npz, or a protocol's name"
+    )
+    source: str | None = option(None, "the publisher's package or folder with the weights")
+    out: str | None = option(None, "where converted weights go (default: the data root)", "o")
+    seed: int = option(0, "seed of a protocol's splits")
+    json: bool = option(False, "print JSON")
+
+    def work(self) -> None:
+        from rankbits.data.inspect import inspect
+
+        action = _check.choice("The action of rankbits data", self.action, ("check", "weights"))
+        if action == "weights":
+            return self._weights()
+        if not self.folder:
+            _check.refuse("Give what to look at: rankbits data check FOLDER.")
+        found = inspect(self.folder, self.seed)
+        print(found.to_json() if self.json else found)
+
+    def _weights(self) -> None:
+        from rankbits.models import PUBLISHED, convert
+
+        if not self.folder or not self.source:
+            _check.refuse(
+                f"Give a name ({', '.join(PUBLISHED)}) and the source: "
+                "rankbits data weights NAME SOURCE."
+            )
+        made = convert(self.folder, self.source, self.out)
+        print(f"{made.path}: {made.bytes:,} bytes, sha256 of the layers {made.sha256}")

@@ -1,0 +1,106 @@
+"""What the network sees of an image: its size, and the accidents it must learn to overlook.
+
+Images come as they are stored, uint8 (n, height, width, channels), and are changed where they lie,
+on the GPU if there is one: one resampling makes crop, shift, scale and mirror at once. Which crop
+an image gets is drawn for the batch of all processes from one seed, so that it depends neither on
+chunks nor on who embeds the image, and comes out the same in a second pass or a resumed run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+KINDS = ("none", "flip", "shift", "crop", "full")
+MOVED = ("shift", "crop", "full")
+MARGIN = 8 / 7  # images are stored larger than they are seen, 256 for 224, where crops are drawn
+SMALL = 64  # up to this side an image is shifted by an eighth instead, its border repeated
+SHADE = 0.2
+
+
+@dataclass(frozen=True)
+class View:
+    """Images as floats (n, channels, side, side) in [0, 1].
+
+    ``augment``: ``"none"``; ``"flip"``, mirrored half of the time; ``"shift"``, another place but
+    never mirrored (letters); ``"crop"``, another place and mirrored, as FastAP trains; ``"full"``,
+    that, and another size and brightness.
+
+    >>> view = View(side=2, channels=3, augment="flip")
+    >>> view.plain(torch.full((1, 4, 4, 1), 255, dtype=torch.uint8)).shape
+    torch.Size([1, 3, 2, 2])
+    """
+
+    side: int
+    channels: int = 3
+    augment: str = "none"
+
+    @property
+    def stored(self) -> int:
+        """The side images are decoded to."""
+        crops = self.augment in MOVED and self.side > SMALL
+        return round(self.side * MARGIN) if crops else self.side
+
+    def plain(self, images: torch.Tensor) -> torch.Tensor:
+        """The middle of the image, as a query or a database item is seen."""
+        found = self._floats(images)
+        height, width = found.shape[2:]
+        if height == width == self.side:
+            return found
+        if self.augment in MOVED and height == width == self.stored:
+            start = (height - self.side) // 2
+            return found[:, :, start : start + self.side, start : start + self.side]
+        size = (self.side, self.side)
+        return F.interpolate(found, size, mode="bilinear", antialias=True)
+
+    def draw(self, rows: int, seed: int) -> torch.Tensor:
+        """(rows, 6) numbers in [0, 1): the accidents of a whole batch."""
+        return torch.rand(rows, 6, generator=torch.Generator().manual_seed(seed))
+
+    def train(self, images: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
+        """Images as a step of training sees them; ``drawn`` are their rows of ``draw``."""
+        if self.augment == "none" or len(images) == 0:
+            return self.plain(images)
+        drawn = drawn.to(images.device)
+        mirrored = torch.where(drawn[:, 0] < 0.5, -1.0, 1.0)
+        if self.augment == "flip":
+            found = self.plain(images)
+            return torch.where(mirrored[:, None, None, None] < 0, found.flip(3), found)
+        if self.augment == "shift":
+            mirrored = mirrored.abs()
+        share, reach = self._window(images, drawn)
+        centre = (2 * drawn[:, 2:4] - 1) * reach[:, None]
+        place = images.new_zeros(len(images), 2, 3, dtype=torch.float32)
+        place[:, 0, 0], place[:, 1, 1] = share * mirrored, share
+        place[:, :, 2] = centre
+        found = self._floats(images)
+        shape = [len(found), found.shape[1], self.side, self.side]
+        grid = F.affine_grid(place, shape, align_corners=False)
+        seen = F.grid_sample(found, grid, padding_mode="border", align_corners=False)
+        if self.augment == "full":
+            shade = 1 + SHADE * (2 * drawn[:, 4:6] - 1)
+            level = seen.mean(dim=(1, 2, 3), keepdim=True)
+            seen = (seen - level) * shade[:, :1, None, None] + level * shade[:, 1:, None, None]
+        return seen.clamp(0, 1)
+
+    def _window(
+        self, images: torch.Tensor, drawn: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Share of the image's side that is seen, and how far its centre may lie off."""
+        stored = self.side > SMALL and images.shape[1] >= self.stored
+        share = torch.full((len(images),), 1 / MARGIN if stored else 1.0, device=images.device)
+        if self.augment == "full":
+            share = share * (0.7 + 0.3 * drawn[:, 1])
+        reach = (1 - share).clamp(min=0.0 if stored else 0.25)
+        return share, reach
+
+    def _floats(self, images: torch.Tensor) -> torch.Tensor:
+        found = images.permute(0, 3, 1, 2).to(torch.float32) / 255
+        if found.shape[1] == 1 and self.channels == 3:
+            found = found.expand(-1, 3, -1, -1)
+        elif found.shape[1] == 3 and self.channels == 1:
+            weights = torch.tensor([0.299, 0.587, 0.114], device=found.device)
+            found = (found * weights[:, None, None]).sum(1, keepdim=True)
+        return found.contiguous()

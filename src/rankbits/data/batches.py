@@ -1,0 +1,116 @@
+"""Which examples meet in a batch: a plan that every process can make alone.
+
+A plan is a pure function of (seed, epoch): every process makes the same global batches and takes
+its own share, and a run resumes in the middle of an epoch.
+"""
+
+from __future__ import annotations
+
+import abc
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from torch.utils.data import Sampler
+
+from rankbits import _check
+
+
+class Batches(Sampler[list[int]], abc.ABC):
+    """A batch sampler: ``plan(epoch)`` are the global batches, iteration this process's share.
+
+    ``epoch`` and ``start`` say where the next iteration begins; it leaves them at the start of the
+    next epoch. A loader with workers draws batches ahead of their use, so a trainer that saves its
+    place counts the batches it used and comes back with ``at(epoch, start)``.
+    """
+
+    def __init__(
+        self, labels: Any, batch_size: int, *, seed: int = 0, rank: int = 0, world: int = 1
+    ) -> None:
+        found = _check.array("labels", labels)
+        self.labels = _check.labels("labels", found, len(found) if found.ndim else 0)
+        _check.not_empty("labels", len(self.labels))
+        if self.labels.ndim == 2 and not isinstance(self, RandomBatches):
+            _check.refuse(
+                f"{type(self).__name__} needs one class for each row, labels of shape (n,); got "
+                f"multi-hot {self.labels.shape} (RandomBatches takes those)."
+            )
+        self.world = _check.whole("world", world, 1)
+        self.rank = _check.whole("rank", rank, 0)
+        if self.rank >= self.world:
+            _check.refuse(f"rank must be less than world = {self.world}; got {self.rank}.")
+        self.batch_size = _check.whole("batch_size", batch_size, max(2, self.world))
+        self.seed = _check.whole("seed", seed, 0)
+        self.epoch, self.start = 0, 0
+
+    @abc.abstractmethod
+    def __len__(self) -> int:
+        """Batches in an epoch, the same for each process."""
+
+    @abc.abstractmethod
+    def _batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
+        """The global batches of one epoch from its own random numbers."""
+
+    def plan(self, epoch: int) -> Iterator[np.ndarray]:
+        """The global batches of an epoch, each an int64 array of rows without repeats."""
+        return self._batches(np.random.default_rng([self.seed, _check.whole("epoch", epoch, 0)]))
+
+    def share(self, batch: np.ndarray) -> np.ndarray:
+        """This process's rows of a global batch: joined in order of rank the shares are the batch,
+        and their lengths differ by at most one (a batch of fewer rows than processes leaves some
+        empty)."""
+        rows = len(batch)
+        return batch[rows * self.rank // self.world : rows * (self.rank + 1) // self.world]
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for batch in itertools.islice(self.plan(self.epoch), self.start, None):
+            self.start += 1
+            yield self.share(batch).tolist()
+        self.at(self.epoch + 1)
+
+    def at(self, epoch: int, start: int = 0) -> Batches:
+        """Begin the next iteration at batch ``start`` of ``epoch``; returns self."""
+        _check.whole("epoch", epoch, 0)
+        if _check.whole("start", start, 0) > len(self):
+            _check.refuse(f"start must be at most the {len(self):,} batches an epoch; got {start}.")
+        self.epoch, self.start = int(epoch), int(start)
+        return self
+
+    def state_dict(self) -> dict[str, int]:
+        return {"epoch": self.epoch, "start": self.start}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        if not isinstance(state, dict) or set(state) != {"epoch", "start"}:
+            _check.refuse(f"A sampler's state must hold 'epoch' and 'start' only; got {state!r}.")
+        self.at(state["epoch"], state["start"])
+
+
+class RandomBatches(Batches):
+    """All rows in random order, cut into batches: for multi-hot labels and losses without ranks.
+
+    The last, shorter batch is kept unless ``drop_last`` or it is a single row beside others.
+
+    >>> [len(batch) for batch in RandomBatches([0, 1] * 5, 4)]
+    [4, 4, 2]
+    """
+
+    def __init__(
+        self, labels: Any, batch_size: int, *, drop_last: bool = False, **options: int
+    ) -> None:
+        super().__init__(labels, batch_size, **options)
+        whole, rest = divmod(len(self.labels), self.batch_size)
+        if drop_last and not whole:
+            _check.refuse(
+                f"drop_last needs at least one whole batch of {self.batch_size:,} rows; got "
+                f"{len(self.labels):,} rows."
+            )
+        self._length = whole + (not drop_last and (rest > 1 or not whole))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def _batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
+        order = draw.permutation(len(self.labels))
+        for start in range(0, self._length * self.batch_size, self.batch_size):
+            yield order[start : start + self.batch_size]

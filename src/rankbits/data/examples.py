@@ -1,0 +1,186 @@
+"""Examples: inputs with what is known of them, whether numbers, images or files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.data.images import ImageFiles
+
+THREADS = 8
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Examples:
+    """Inputs with what is known of them.
+
+    ``inputs``: float (n, dim) features, uint8 (n, height, width, 1 or 3) images in memory or mapped
+    from a file, or :class:`ImageFiles`. ``labels``: (n,) int64 or (n, C) bool multi-hot.
+    ``categories``: (n,) int64 groups of classes, -1 where none is known.
+
+    >>> examples = Examples(np.eye(3), [4, 4, 7], categories=[0, 0, -1])
+    >>> examples
+    Examples(3 features, 2 classes, 1 category)
+    >>> examples.subset([2, 0]).labels
+    array([7, 4])
+    """
+
+    inputs: np.ndarray | ImageFiles
+    labels: np.ndarray
+    categories: np.ndarray | None = None
+    class_names: tuple[str, ...] = ()
+    category_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        inputs = self.inputs if isinstance(self.inputs, ImageFiles) else _inputs(self.inputs)
+        rows = len(inputs)
+        labels = _check.array("labels", self.labels)
+        if labels.ndim in (1, 2):
+            _check.same_length("labels", len(labels), "the inputs", rows)
+        labels = _check.labels("labels", labels, rows)
+        object.__setattr__(self, "inputs", inputs)
+        object.__setattr__(self, "labels", labels)
+        object.__setattr__(self, "class_names", tuple(self.class_names))
+        object.__setattr__(self, "category_names", tuple(self.category_names))
+        if labels.ndim == 1:
+            _named("labels", labels, self.class_names, least=None)
+        elif self.class_names and len(self.class_names) != labels.shape[1]:
+            _check.refuse(
+                f"class_names must have one name for each of {labels.shape[1]} columns of labels; "
+                f"got {len(self.class_names)}."
+            )
+        if self.categories is not None:
+            categories = _check.array("categories", self.categories)
+            if categories.ndim != 1 or categories.dtype.kind not in "iu":
+                _check.refuse(
+                    f"categories must be (n,) whole numbers; got shape {categories.shape} and "
+                    f"dtype {categories.dtype}."
+                )
+            _check.same_length("categories", len(categories), "the inputs", rows)
+            categories = categories.astype(np.int64, copy=False)
+            _named("categories", categories, self.category_names, least=-1)
+            object.__setattr__(self, "categories", categories)
+
+    @property
+    def kind(self) -> str:
+        """``"features"``, ``"images"`` (in memory) or ``"files"``."""
+        if isinstance(self.inputs, ImageFiles):
+            return "files"
+        return "images" if self.inputs.ndim == 4 else "features"
+
+    @property
+    def classes(self) -> int:
+        """Classes that occur (multi-hot: columns that are set anywhere)."""
+        if self.labels.ndim == 2:
+            return int(self.labels.any(axis=0).sum())
+        return len(np.unique(self.labels))
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __repr__(self) -> str:
+        what = {"features": "features", "images": "images", "files": "image files"}[self.kind]
+        text = f"Examples({len(self):,} {what}, {self.classes:,} classes"
+        if self.categories is not None:
+            found = len(np.unique(self.categories[self.categories >= 0]))
+            text += f", {found:,} categor{'y' if found == 1 else 'ies'}"
+        return text + ")"
+
+    def subset(self, rows: Any) -> Examples:
+        """The rows given as whole numbers, in that order; names stay."""
+        rows = _check.array("rows", rows)
+        if rows.ndim != 1 or (rows.dtype.kind not in "iu" and rows.size):
+            _check.refuse(f"rows must be (m,) whole numbers; got {rows.dtype} {rows.shape}.")
+        rows = rows.astype(np.int64, copy=False)
+        if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
+            _check.refuse(f"rows must lie in 0 to {len(self) - 1:,}; got {rows.max():,}.")
+        return Examples(
+            self.inputs[rows],
+            self.labels[rows],
+            None if self.categories is None else self.categories[rows],
+            self.class_names,
+            self.category_names,
+        )
+
+
+def _inputs(value: Any) -> np.ndarray:
+    found = _check.array("inputs", value)
+    if found.dtype == np.uint8 and found.ndim == 3:
+        found = found[..., None]
+    images = found.dtype == np.uint8 and found.ndim == 4 and found.shape[3] in (1, 3)
+    if not images and not (found.dtype.kind == "f" and found.ndim == 2):
+        _check.refuse(
+            "inputs must be float features (n, dim), uint8 images (n, height, width, 1 or 3) or "
+            f"ImageFiles; got {found.dtype} {found.shape}."
+        )
+    # a mapped file may be larger than memory: whoever reads its rows checks them
+    return found if isinstance(found, np.memmap) else _check.finite("inputs", found)
+
+
+def _named(name: str, values: np.ndarray, names: tuple[str, ...], least: int | None) -> None:
+    if least is not None and values.size and values.min() < least:
+        _check.refuse(f"{name} must be at least {least}; got {values.min()}.")
+    if names and values.size and (values.max() >= len(names) or values.min() < -1):
+        worst = values.max() if values.max() >= len(names) else values.min()
+        _check.refuse(f"{name} must have a name each: {len(names)} names; got {worst}.")
+
+
+def fingerprints(inputs: np.ndarray | ImageFiles) -> np.ndarray:
+    """A hash of every row's bytes, uint64 (n,): equal bytes, equal hash.
+
+    Of files only those that share their length with another are read. A file that cannot be read
+    equals nothing.
+
+    >>> found = fingerprints(np.array([[1.0], [2.0], [1.0]]))
+    >>> bool(found[0] == found[2]), bool(found[0] == found[1])
+    (True, False)
+    """
+    if isinstance(inputs, ImageFiles):
+        return _of_files([str(path) for path in inputs.paths])
+    rows = (np.ascontiguousarray(row) for row in inputs)
+    return _numbers((_hash(row.data.cast("B")) for row in rows), len(inputs))
+
+
+def _of_files(paths: list[str]) -> np.ndarray:
+    with ThreadPoolExecutor(THREADS) as pool:
+        sizes = list(pool.map(_size, paths))
+        times = Counter(sizes)
+        alone = (times[size] == 1 or size < 0 for size in sizes)
+        work = zip(range(len(paths)), paths, alone, strict=True)
+        return _numbers(pool.map(lambda item: _of_file(*item), work), len(paths))
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except (OSError, ValueError):
+        return -1
+
+
+def _of_file(row: int, path: str, alone: bool) -> bytes:
+    if not alone:
+        try:
+            found = hashlib.blake2b(digest_size=8)
+            with open(path, "rb") as file:
+                while block := file.read(1 << 20):
+                    found.update(block)
+            return found.digest()
+        except (OSError, ValueError):
+            pass
+    return _hash(f"row {row}".encode())
+
+
+def _hash(data: Any) -> bytes:
+    return hashlib.blake2b(data, digest_size=8).digest()
+
+
+def _numbers(digests: Iterable[bytes], rows: int) -> np.ndarray:
+    return np.fromiter((int.from_bytes(d, "little") for d in digests), np.uint64, rows)

@@ -1,0 +1,231 @@
+"""A user's own examples: a folder of images, a table of paths and labels, or a file of arrays."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.data.arrays import read_columns
+from rankbits.data.examples import Examples
+from rankbits.data.images import SUFFIXES, ImageFiles
+
+TABLES = (".csv", ".tsv", ".parquet")
+ARRAYS = (".npz", ".safetensors", ".parquet")
+COLUMNS = {
+    "path": ("path", "file", "image"),
+    "label": ("label", "class"),
+    "category": ("category",),
+}
+SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "query", "gallery"}
+DEEPEST = 4
+
+
+def read_examples(path: str | os.PathLike[str]) -> Examples:
+    """Examples from what a user has.
+
+    - a folder ``class/*.png`` or ``category/class/*.png``, whichever it is told by its depth;
+    - a ``.csv``, ``.tsv`` or ``.parquet`` table with the columns path, label and perhaps category;
+      paths are relative to the table, and labels joined by ``|`` or ``;`` are several;
+    - an ``.npz`` or ``.safetensors`` with features (or embeddings, or uint8 images), labels and
+      perhaps categories.
+
+    Images stay on disk; none is opened here.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "list.csv").write_text("path,label\\na.png,cat\\nb.png,cat|dog\\n")
+    ...     found = read_examples(Path(folder, "list.csv"))
+    >>> found.class_names, found.labels.tolist()
+    (('cat', 'dog'), [[True, False], [True, True]])
+    """
+    source = Path(path)
+    if source.is_dir():
+        return _of_folder(source)
+    if not source.is_file():
+        _check.refuse(f"{source} does not exist.")
+    if source.suffix in (".csv", ".tsv"):
+        return _of_table(source, _text_columns(source))
+    if source.suffix == ".parquet":
+        texts = _parquet_columns(source)
+        return _of_table(source, texts) if _column(texts, "path") else _of_arrays(source)
+    if source.suffix in ARRAYS:
+        return _of_arrays(source)
+    _check.refuse(
+        f"{source} must be a folder of images, a table ({', '.join(TABLES)}) or arrays "
+        f"({', '.join(ARRAYS)})."
+    )
+
+
+def by_folder(folder: str | os.PathLike[str]) -> dict[str, tuple[str, ...]]:
+    """Every image file under a folder, in the order of names, with the folders that lead to it.
+
+    Hidden files and what is no image by its ending are passed over; linked folders count.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    # a stack, and a limit on depth, so that a link to a folder above ends
+    waiting: list[tuple[str, tuple[str, ...]]] = [(os.fspath(folder), ())]
+    while waiting:
+        where, names = waiting.pop()
+        entries = sorted(os.scandir(where), key=lambda entry: entry.name)
+        deeper = []
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir():
+                if len(names) < DEEPEST:
+                    deeper.append((entry.path, (*names, entry.name)))
+            elif entry.name.lower().endswith(SUFFIXES):
+                found[entry.path] = names
+        waiting += reversed(deeper)
+    return found
+
+
+def _of_folder(folder: Path) -> Examples:
+    found = by_folder(folder)
+    if not found:
+        _check.refuse(f"{folder} holds no image ({', '.join(SUFFIXES)}).")
+    depths = {len(names): path for path, names in found.items()}
+    if len(depths) > 1:
+        few, many = depths[min(depths)], depths[max(depths)]
+        _check.refuse(f"All images must lie equally deep; {few} and {many} do not.")
+    depth = next(iter(depths))
+    if depth not in (1, 2):
+        _check.refuse(
+            f"{folder} must hold class/*.png or category/class/*.png; got {next(iter(found))}."
+        )
+    tops = {names[0] for names in found.values()}
+    if depth == 2 and {top.lower() for top in tops} <= SPLITS:
+        _check.refuse(
+            f"{folder} holds splits ({', '.join(sorted(tops))}), not categories: give one of them."
+        )
+    labels, classes = named(["/".join(names) for names in found.values()])
+    files = ImageFiles(np.array(list(found), dtype=str))
+    if depth == 1:
+        return Examples(files, labels, class_names=classes)
+    groups, categories = named([names[0] for names in found.values()])
+    return Examples(files, labels, groups, classes, categories)
+
+
+def named(values: Iterable[Any]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Numbers of names in sorted order, whole numbers by value, and the names.
+
+    >>> named(["10", "9", "10"])
+    (array([1, 0, 1]), ('9', '10'))
+    """
+    texts = [str(value) for value in values]
+    known = sorted(set(texts))
+    if all(text.lstrip("-").isdecimal() for text in known):
+        known.sort(key=int)
+    of = {text: number for number, text in enumerate(known)}
+    return np.fromiter((of[text] for text in texts), np.int64, len(texts)), tuple(known)
+
+
+def _column(columns: dict[str, Any], wanted: str) -> str:
+    """The name under which a table has a column, or ''."""
+    return next((name for name in columns if name.strip().lower() in COLUMNS[wanted]), "")
+
+
+def _of_table(source: Path, columns: dict[str, Sequence[str]]) -> Examples:
+    names = {wanted: _column(columns, wanted) for wanted in COLUMNS}
+    for wanted in ("path", "label"):
+        if not names[wanted]:
+            spelled = " or ".join(f"'{name}'" for name in COLUMNS[wanted])
+            held = ", ".join(columns) or "nothing"
+            _check.refuse(f"{source} must have a column {spelled}; it has {held}.")
+    texts = columns[names["label"]]
+    paths = [str(source.parent / path.strip()) for path in columns[names["path"]]]
+    if not paths:
+        _check.refuse(f"{source} must have rows; it has only its header.")
+    for row, path in enumerate(columns[names["path"]]):
+        if not path.strip():
+            _check.refuse(f"{source} row {row + 1} has no path.")
+    files = ImageFiles(np.array(paths, dtype=str))
+    labels, classes = _labels(source, texts)
+    if not names["category"]:
+        return Examples(files, labels, class_names=classes)
+    groups = [text.strip() for text in columns[names["category"]]]
+    known = [group for group in groups if group]
+    numbers, categories = named(known)
+    categories_of = np.full(len(groups), -1, np.int64)
+    categories_of[[bool(group) for group in groups]] = numbers
+    return Examples(files, labels, categories_of, classes, categories)
+
+
+def _labels(source: Path, texts: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """One label a row, or several where any row joins them by ``|`` or ``;``."""
+    split = [[part.strip() for part in text.replace(";", "|").split("|")] for text in texts]
+    if all(len(parts) == 1 for parts in split):
+        for row, parts in enumerate(split):
+            if not parts[0]:
+                _check.refuse(f"{source} row {row + 1} has no label.")
+        return named(parts[0] for parts in split)
+    kept = [[part for part in parts if part] for parts in split]
+    numbers, classes = named(part for parts in kept for part in parts)
+    hot = np.zeros((len(kept), len(classes)), bool)
+    hot[np.repeat(np.arange(len(kept)), [len(parts) for parts in kept]), numbers] = True
+    return hot, classes
+
+
+def _text_columns(source: Path) -> dict[str, Sequence[str]]:
+    try:
+        with open(source, encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, delimiter="\t" if source.suffix == ".tsv" else ",")
+            header = next(reader, [])
+            rows = []
+            for row in reader:
+                if not row:
+                    continue
+                if len(row) != len(header):
+                    _check.refuse(
+                        f"{source} line {reader.line_num} must have {len(header)} fields; "
+                        f"got {len(row)}."
+                    )
+                rows.append(row)
+    except (UnicodeDecodeError, csv.Error):
+        _check.refuse(f"{source} is not a table in UTF-8 text.")
+    return {name: [row[i] for row in rows] for i, name in enumerate(header)}
+
+
+def _parquet_columns(source: Path) -> dict[str, Sequence[str]]:
+    """The plain columns of a parquet file as text."""
+    try:
+        import pyarrow
+        import pyarrow.parquet as parquet
+    except ImportError:
+        _check.refuse("Parquet files need the package pyarrow: pip install 'rankbits[parquet]'.")
+    try:
+        schema = parquet.read_schema(source)
+        plain = [f.name for f in schema if not pyarrow.types.is_nested(f.type)]
+        table = parquet.read_table(source, columns=plain)
+    except (pyarrow.ArrowException, OSError):
+        _check.refuse(f"{source} is truncated, damaged or not a .parquet file.")
+    return {
+        name: ["" if value is None else str(value) for value in table.column(name).to_pylist()]
+        for name in plain
+        if any(name.strip().lower() in known for known in COLUMNS.values())
+    }
+
+
+def _of_arrays(source: Path) -> Examples:
+    found = read_columns(source)
+    key = next((name for name in ("features", "embeddings", "images") if name in found), None)
+    if key is None or "labels" not in found:
+        held = ", ".join(sorted(found)) or "nothing"
+        _check.refuse(
+            f"{source} must hold 'labels' and one of 'features', 'embeddings' or 'images'; "
+            f"it holds {held}."
+        )
+    names: dict[str, tuple[str, ...]] = {"labels": (), "categories": ()}
+    for column in names:
+        values = found.get(column)
+        if values is not None and values.dtype.kind == "U" and values.ndim == 1:
+            found[column], names[column] = named(values.tolist())
+    return Examples(
+        found[key], found["labels"], found.get("categories"), names["labels"], names["categories"]
+    )

@@ -1,0 +1,208 @@
+"""A look at examples before any training: what is there, what cannot be read, what is there twice.
+
+Findings are not errors; they are what a person should know of the data.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from rankbits import _check
+from rankbits.data.examples import THREADS, Examples, fingerprints
+from rankbits.data.folders import read_examples
+from rankbits.data.images import Unreadable, decode, measure
+from rankbits.data.leaks import check
+from rankbits.data.protocols import PROTOCOLS, protocol
+
+FIRST = 10
+SIDE = 32  # enough to make a decoder read a file to its end
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What ``inspect`` found; ``print`` shows it as plain lines."""
+
+    name: str
+    kind: str
+    examples: int
+    shape: str
+    classes: int
+    smallest_class: int
+    median_class: float
+    largest_class: int
+    categories: int
+    without_label: int
+    single: tuple[str, ...]
+    unreadable: tuple[str, ...]
+    copies_within: int
+    copies_across: int
+    across: tuple[str, ...]
+    leaks: tuple[str, ...]
+    note: str = ""
+
+    def to_json(self) -> str:
+        """The findings as JSON, every name in full."""
+        return json.dumps(asdict(self), indent=2)
+
+    def __str__(self) -> str:
+        what = {"files": "image files", "images": "images in memory", "features": "features"}
+        lines = [
+            f"{self.name}: {self.examples:,} {what[self.kind]}, {self.shape}",
+            f"{self.classes:,} classes of {self.smallest_class:,} to {self.largest_class:,} "
+            f"examples, median {self.median_class:g}"
+            + (f"; {self.categories:,} categories" if self.categories else ""),
+        ]
+        if self.without_label:
+            lines.append(f"{self.without_label:,} examples have no label")
+        lines += _listed(self.single, "classes have one example: nothing else is relevant to it")
+        lines += _listed(self.unreadable, "files cannot be read")
+        if self.copies_within:
+            lines.append(
+                f"{self.copies_within:,} examples are byte-identical to one of their class"
+            )
+        lines += _listed(
+            self.across,
+            "examples are byte-identical to one of another class (label noise)",
+            self.copies_across,
+        )
+        lines += self.leaks
+        clean = not (self.single or self.unreadable or self.copies_within or self.copies_across)
+        lines += ["nothing amiss was found"] if clean and not self.leaks else []
+        lines += [self.note] if self.note else []
+        return "\n".join(_printable(line) for line in lines)
+
+
+def inspect(path: str | os.PathLike[str], seed: int = 0) -> Findings:
+    """Look at a folder, a table, an array file (see ``read_examples``) or a protocol by its name.
+
+    Every image file is decoded once. Where none can be, that is refused.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rows = {"features": np.array([[1.0], [1.0], [2.0]]), "labels": np.array([0, 1, 1])}
+    ...     np.savez(f"{folder}/mine.npz", **rows)
+    ...     found = inspect(f"{folder}/mine.npz")
+    >>> found.classes, found.single, found.copies_across
+    (2, ('0',), 2)
+    """
+    name = os.fspath(path)
+    if Path(name).exists() or name not in PROTOCOLS:
+        if not Path(name).exists():
+            near = _check.nearest(name, PROTOCOLS)
+            _check.refuse(f"{name} is neither a file, a folder nor a protocol{near}.")
+        return _findings(name, read_examples(name), (), "")
+    named = protocol(name, seed=seed)
+    return _findings(repr(named), named.examples, tuple(check(named)), named.note)
+
+
+def _findings(name: str, examples: Examples, leaks: tuple[str, ...], note: str) -> Findings:
+    shape, unreadable = _look(examples)
+    labels = examples.labels
+    if labels.ndim == 2:
+        counts = labels.sum(axis=0)
+        classes = np.flatnonzero(counts)
+        counts, bare = counts[classes], int((~labels.any(axis=1)).sum())
+        rows = fingerprints(labels)
+    else:
+        classes, counts = np.unique(labels, return_counts=True)
+        bare, rows = 0, labels
+    names = examples.class_names
+    spelled = [names[c] if names and c >= 0 else str(c) for c in classes]
+    within, across = _copies(fingerprints(examples.inputs), rows)
+    groups = examples.categories
+    return Findings(
+        name=name,
+        kind=examples.kind,
+        examples=len(examples),
+        shape=shape,
+        classes=len(classes),
+        smallest_class=int(counts.min()) if len(counts) else 0,
+        median_class=float(np.median(counts)) if len(counts) else 0.0,
+        largest_class=int(counts.max(initial=0)),
+        categories=0 if groups is None else len(np.unique(groups[groups >= 0])),
+        without_label=bare,
+        single=tuple(s for s, n in zip(spelled, counts, strict=True) if n == 1),
+        unreadable=unreadable,
+        copies_within=within,
+        copies_across=len(across),
+        across=tuple(_row_name(examples, row) for row in across),
+        leaks=leaks,
+        note=note,
+    )
+
+
+def _look(examples: Examples) -> tuple[str, tuple[str, ...]]:
+    """The sizes of the inputs in words, and a sentence for each that cannot be read."""
+    if examples.kind == "features":
+        return f"{examples.inputs.shape[1]:,} dimensions", ()  # type: ignore[union-attr]
+    if examples.kind == "images":
+        height, width, channels = examples.inputs.shape[1:]  # type: ignore[union-attr]
+        return f"{width} x {height} pixels, {'colour' if channels == 3 else 'grey'}", ()
+    paths = [str(path) for path in examples.inputs.paths]  # type: ignore[union-attr]
+    sizes: list[tuple[int, int]] = []
+    unreadable: list[str] = []
+    # the filters of warnings belong to the whole process: set once here, not in each thread
+    with warnings.catch_warnings(), ThreadPoolExecutor(THREADS) as pool:
+        warnings.simplefilter("ignore")
+        bar = tqdm(
+            pool.map(_read, paths), total=len(paths), unit=" files", desc="read", disable=None
+        )
+        for found in bar:
+            if isinstance(found, str):
+                unreadable.append(found)
+            else:
+                sizes.append(found)
+    if not sizes:
+        _check.refuse(f"None of {len(paths):,} images can be read; the first: {unreadable[0]}")
+    widths, heights = np.array(sizes).T
+    small, large = (widths.min(), heights.min()), (widths.max(), heights.max())
+    shape = f"{small[0]:,} x {small[1]:,}"
+    shape += "" if small == large else f" to {large[0]:,} x {large[1]:,}"
+    return f"{shape} pixels", tuple(unreadable)
+
+
+def _read(path: str) -> tuple[int, int] | str:
+    try:
+        decode(path, SIDE)
+        return measure(path)
+    except Unreadable as sentence:
+        return str(sentence)
+
+
+def _copies(prints: np.ndarray, labels: np.ndarray) -> tuple[int, np.ndarray]:
+    """How many rows equal another of their class, and the rows that equal one of another."""
+    _, group = np.unique(prints, return_inverse=True)
+    _, label = np.unique(labels, return_inverse=True)
+    pair = group.astype(np.int64) * (int(label.max(initial=0)) + 1) + label
+    _, place, same = np.unique(pair, return_inverse=True, return_counts=True)
+    together = np.bincount(group)[group]
+    alike = same[place]
+    return int((alike > 1).sum()), np.flatnonzero(together > alike)
+
+
+def _row_name(examples: Examples, row: int) -> str:
+    if examples.kind == "files":
+        return str(examples.inputs.paths[row])  # type: ignore[union-attr]
+    return f"row {row}"
+
+
+def _listed(names: tuple[str, ...], what: str, count: int | None = None) -> list[str]:
+    if not names:
+        return []
+    lines = [f"{len(names) if count is None else count:,} {what}:"]
+    lines += [f"  {name}" for name in names[:FIRST]]
+    more = len(names) - FIRST
+    return [*lines, f"  and {more:,} more"] if more > 0 else lines
+
+
+def _printable(text: str) -> str:
+    """File names may hold bytes that are no UTF-8; a terminal must not choke on them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

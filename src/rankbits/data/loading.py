@@ -1,0 +1,202 @@
+"""Batches read ahead of their use, so that the network never waits for a disk.
+
+Arrays are gathered by a thread. Files are decoded by worker processes, once: pixels go into a
+memory-mapped file that all workers and later epochs share. A file that does not decode leaves the
+batch and is remembered by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import queue
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from rankbits import _check
+from rankbits.data.examples import Examples
+from rankbits.data.images import ImageFiles, Unreadable, decode
+
+AHEAD = 4
+DECODED = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Rows of the examples, their inputs as stored, their labels, and their places among the
+    ``planned`` rows that the sampler drew (a file that does not decode leaves a gap)."""
+
+    rows: torch.Tensor
+    inputs: torch.Tensor
+    labels: torch.Tensor
+    places: torch.Tensor
+    planned: int
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class Pixels(Dataset):
+    """Decoded files, uint8 (side, side, channels) each or ``None``; kept in ``folder`` if given."""
+
+    def __init__(
+        self, files: ImageFiles, side: int, channels: int, folder: Path | None = None
+    ) -> None:
+        self.files, self.side, self.channels = files, side, channels
+        self.kept: np.memmap | None = None
+        self.state: np.memmap | None = None
+        if folder is not None and len(files):
+            self._map(folder)
+
+    def _map(self, folder: Path) -> None:
+        """One file of pixels and one of states, named by what the files are at present."""
+        digest = hashlib.sha256(f"{self.side} {self.channels}".encode())
+        for path in self.files.paths:
+            try:
+                found = os.stat(path)
+                digest.update(f"{path} {found.st_size} {found.st_mtime_ns}\n".encode())
+            except OSError:
+                digest.update(f"{path} missing\n".encode())
+        name = folder / digest.hexdigest()[:24]
+        shape = (len(self.files), self.side, self.side, self.channels)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.kept = _mapped(name.with_suffix(".pixels"), shape)
+            self.state = _mapped(name.with_suffix(".state"), shape[:1])
+        except OSError:  # a cache that cannot be had is none
+            self.kept = self.state = None
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, row: int) -> tuple[int, np.ndarray | None, str]:
+        if self.state is not None and self.kept is not None and self.state[row] == DECODED:
+            return row, np.array(self.kept[row]), ""
+        try:
+            found = decode(str(self.files.paths[row]), self.side, self.channels)
+        except Unreadable as sentence:
+            return row, None, str(sentence)
+        if self.state is not None and self.kept is not None:
+            self.kept[row] = found
+            self.state[row] = DECODED  # after the pixels: a killed worker leaves it unknown
+        return row, found, ""
+
+
+def _mapped(path: Path, shape: tuple[int, ...]) -> np.memmap:
+    size = int(np.prod(shape))
+    with open(path, "ab") as file:
+        if file.tell() != size:
+            file.truncate(size)  # sparse: takes the space that is written
+    return np.memmap(path, np.uint8, "r+", shape=shape)
+
+
+@dataclass
+class Loader:
+    """The batches of a sampler, in its order; ``failed`` are sentences on files left out."""
+
+    examples: Examples
+    batches: Iterable[list[int]]
+    side: int = 0
+    channels: int = 3
+    workers: int = 0
+    cache: Path | None = None
+    pin: bool = False
+    failed: dict[int, str] = field(default_factory=dict)
+    read: int = 0
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self._files() if self.examples.kind == "files" else self._arrays())
+
+    def _arrays(self) -> Iterator[Batch]:
+        inputs, labels = self.examples.inputs, torch.from_numpy(self.examples.labels)
+        assert isinstance(inputs, np.ndarray)
+
+        def gathered(rows: list[int]) -> Batch:
+            at = np.asarray(rows, np.int64)
+            found = torch.from_numpy(np.ascontiguousarray(inputs[at]))
+            if found.dtype != torch.uint8:
+                found = found.to(torch.float32)
+            chosen = torch.from_numpy(at)
+            return self._pinned(
+                Batch(chosen, found, labels[chosen], torch.arange(len(at)), len(at))
+            )
+
+        return _ahead(gathered, self.batches)
+
+    def _files(self) -> Iterator[Batch]:
+        assert isinstance(self.examples.inputs, ImageFiles)
+        labels = torch.from_numpy(self.examples.labels)
+        pixels = Pixels(self.examples.inputs, self.side, self.channels, self.cache)
+        loader = DataLoader(
+            pixels,
+            batch_sampler=self.batches,  # type: ignore[arg-type]
+            num_workers=self.workers,
+            collate_fn=list,
+            prefetch_factor=AHEAD if self.workers else None,
+        )
+        for found in loader:
+            self.failed.update({row: why for row, image, why in found if image is None})
+            self.read += len(found)
+            kept = [(place, *part[:2]) for place, part in enumerate(found) if part[1] is not None]
+            if len(self.failed) == self.read > 0:
+                first = next(iter(self.failed.values()))
+                _check.refuse(f"None of the first {self.read:,} images can be read: {first}")
+            places = torch.tensor([place for place, _, _ in kept], dtype=torch.long)
+            rows = torch.tensor([row for _, row, _ in kept], dtype=torch.long)
+            shape = (0, self.side, self.side, self.channels)
+            images = np.stack([image for _, _, image in kept]) if kept else np.zeros(shape, "u1")
+            yield self._pinned(
+                Batch(rows, torch.from_numpy(images), labels[rows], places, len(found))
+            )
+
+    def _pinned(self, batch: Batch) -> Batch:
+        if not self.pin:
+            return batch
+        inputs, labels = batch.inputs.pin_memory(), batch.labels.pin_memory()
+        return replace(batch, inputs=inputs, labels=labels)
+
+
+def _ahead(gathered, batches: Iterable[list[int]]) -> Iterator[Batch]:  # type: ignore[no-untyped-def]
+    """``gathered`` of each batch, made by a thread that keeps a few of them ready."""
+    ready: queue.Queue = queue.Queue(AHEAD)
+    stopped = threading.Event()
+
+    def offer(item: object) -> bool:
+        while not stopped.is_set():
+            try:
+                ready.put(item, timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def work() -> None:
+        try:
+            for rows in batches:
+                if not offer(gathered(rows)):
+                    return
+            offer(None)
+        except BaseException as error:
+            offer(error)
+
+    thread = threading.Thread(target=work, daemon=True, name="rankbits-loader")
+    thread.start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def in_order(rows: int, size: int) -> list[list[int]]:
+    """Every row once, in order, ``size`` at a time."""
+    return [list(range(start, min(start + size, rows))) for start in range(0, rows, size)]

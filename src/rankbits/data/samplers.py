@@ -1,0 +1,270 @@
+"""FastAP's schemes of sampling, so that examples meet their neighbours and hard negatives.
+
+A ranking loss asks each example of a batch for its neighbours there, so batches are drawn by class
+(FastAP, Sec. 4.2 and supplement A). How a class is cut at the end of a batch: see ``circles``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.data.batches import Batches, RandomBatches
+from rankbits.data.circles import circles
+
+SAMPLERS = ("auto", "shuffled", "random", "hard", "vehicleid")
+
+
+class ClassBatches(Batches):
+    """FastAP's *random* scheme: whole classes in random order until the batch is full.
+
+    An epoch is ceil(n / (M - 1)) batches of M: that takes the circle of classes past its beginning
+    however often a cut stepped back, so every class is met.
+
+    ``per_class=n`` draws M // n different classes and n images of each instead, for classes too
+    large to come whole: all classes come equally often whatever their size, each walks through its
+    own images, and one with fewer than n gives what it has. An epoch is then ceil(rows / M)
+    batches, or as many as all classes need to come once.
+
+    >>> [len(batch) for batch in ClassBatches([0, 0, 0, 0, 1, 1, 1, 1], 4, per_class=2)]
+    [4, 4]
+    """
+
+    def __init__(
+        self, labels: Any, batch_size: int, *, per_class: int | None = None, **options: int
+    ) -> None:
+        super().__init__(labels, batch_size, **options)
+        self.per_class = per_class
+        _, self._groups, sizes = np.unique(self.labels, return_inverse=True, return_counts=True)
+        rows, classes = len(self.labels), len(sizes)
+        if per_class is None:
+            self._length = 1 if rows <= self.batch_size else -(-rows // (self.batch_size - 1))
+            return
+        together = self.batch_size // _check.whole("per_class", per_class, 2)
+        if not 1 <= together <= classes:
+            _check.refuse(
+                f"per_class = {per_class} in a batch of {self.batch_size} means {together} classes "
+                f"at once; there are {classes} (per_class from {-(-self.batch_size // classes)} to "
+                f"{self.batch_size})."
+            )
+        self._length = max(-(-rows // self.batch_size), -(-classes // together))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def _batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
+        if self.per_class is not None:
+            yield from self._balanced(draw, self.per_class)
+            return
+        (ring,) = circles(self._groups, np.zeros_like(self._groups), None, draw)
+        for _ in range(self._length):
+            yield ring.take(self.batch_size)
+
+    def _balanced(self, draw: np.random.Generator, each: int) -> Iterator[np.ndarray]:
+        rows = draw.permutation(len(self.labels))
+        rows = rows[np.argsort(self._groups[rows], kind="stable")]
+        sizes = np.bincount(self._groups)
+        first = np.cumsum(sizes) - sizes
+        seen = np.zeros_like(sizes)
+        together, waiting = self.batch_size // each, np.empty(0, np.int64)
+        step = np.arange(each)
+        for _ in range(self._length):
+            if len(waiting) < together:
+                fresh = draw.permutation(len(sizes))
+                other = ~np.isin(fresh, waiting)
+                chosen = np.flatnonzero(other)[: together - len(waiting)]
+                classes = np.concatenate([waiting, fresh[chosen]])
+                waiting = np.delete(fresh, chosen)
+            else:
+                classes, waiting = waiting[:together], waiting[together:]
+            size = sizes[classes, None]
+            spots = first[classes, None] + (seen[classes, None] + step) % size
+            seen[classes] += each
+            yield rows[spots[step < size]]
+
+
+class CategoryBatches(Batches):
+    """FastAP's *hard* scheme: half of a batch from one category of classes, half from another.
+
+    Every unordered pair of different categories in random order, ``batches_per_pair`` batches
+    each: 5 on Stanford Online Products (66 pairs: 330 batches an epoch), 2 on In-Shop (253: 506).
+    A category is a circle of its classes, in a new order each epoch, and goes on where the batch
+    before left it. One of fewer than M/2 images gives all it has, and the batch is that much
+    shorter: no image comes twice in a batch. ``per_class`` cuts larger classes into runs of about
+    so many images that lie apart in the circle, so that a half is not filled by one class.
+
+    >>> hard = CategoryBatches(np.repeat(np.arange(24), 3), 8, np.repeat(np.arange(12), 6))
+    >>> len(hard)
+    330
+    """
+
+    def __init__(
+        self,
+        labels: Any,
+        batch_size: int,
+        categories: Any,
+        *,
+        batches_per_pair: int = 5,
+        per_class: int | None = None,
+        **options: int,
+    ) -> None:
+        super().__init__(labels, batch_size, **options)
+        self.categories = _categories(self, categories)
+        if (self.categories < 0).any():
+            _check.refuse(
+                f"CategoryBatches needs a category for every row; "
+                f"{int((self.categories < 0).sum()):,} rows have none "
+                "(PartlyCategoryBatches, 'vehicleid', takes those)."
+            )
+        if len(np.unique(self.categories)) < 2:
+            _check.refuse("CategoryBatches needs at least two categories; got one.")
+        self.batches_per_pair = _check.whole("batches_per_pair", batches_per_pair, 1)
+        self.per_class = per_class if per_class is None else _check.whole("per_class", per_class, 2)
+        self._groups = _pairs(self.labels, self.categories)
+
+    def __len__(self) -> int:
+        several = len(np.unique(self.categories))
+        return several * (several - 1) // 2 * self.batches_per_pair
+
+    def _batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
+        rings = circles(self._groups, self.categories, self.per_class, draw)
+        pairs = np.array(list(itertools.combinations(range(len(rings)), 2)))
+        for one, other in np.repeat(draw.permutation(pairs), self.batches_per_pair, axis=0):
+            halves = [rings[c].take(self.batch_size // 2) for c in (one, other)]
+            yield np.concatenate(halves)
+
+
+class PartlyCategoryBatches(Batches):
+    """FastAP's scheme for VehicleID: half of a batch from a category, half from classes that have
+    none (category -1).
+
+    An epoch is the sum over categories of ceil(2 N_c / M) batches, in random order; circles, cuts
+    and small categories are as in :class:`CategoryBatches`.
+
+    >>> categories = np.repeat([0, 1, -1, -1], 6)
+    >>> len(PartlyCategoryBatches(np.repeat(np.arange(12), 2), 8, categories))
+    4
+    """
+
+    def __init__(
+        self,
+        labels: Any,
+        batch_size: int,
+        categories: Any,
+        *,
+        per_class: int | None = None,
+        **options: int,
+    ) -> None:
+        super().__init__(labels, batch_size, **options)
+        self.categories = _categories(self, categories)
+        free = self.categories < 0
+        if not free.any() or free.all():
+            _check.refuse(
+                "PartlyCategoryBatches needs rows with a category and rows without one (-1); got "
+                f"{int((~free).sum()):,} with and {int(free.sum()):,} without."
+            )
+        self.per_class = per_class if per_class is None else _check.whole("per_class", per_class, 2)
+        self._groups = _pairs(self.labels, self.categories)
+        self._times = -(-np.bincount(self.categories + 1)[1:] // (self.batch_size // 2))
+
+    def __len__(self) -> int:
+        return int(self._times.sum())
+
+    def _batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
+        free, *rings = circles(self._groups, self.categories, self.per_class, draw)
+        for one in draw.permutation(np.repeat(np.arange(len(rings)), self._times)):
+            halves = [ring.take(self.batch_size // 2) for ring in (rings[one], free)]
+            yield np.concatenate(halves)
+
+
+def _pairs(labels: np.ndarray, categories: np.ndarray) -> np.ndarray:
+    """Numbers of the distinct (class, category) pairs: a class in two categories counts as two."""
+    both = np.stack([labels, categories], axis=1)
+    return np.unique(both, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _categories(sampler: Batches, value: Any) -> np.ndarray:
+    """One category for each row as 0, 1, ...; negative: none, as -1."""
+    name = type(sampler).__name__
+    if value is None:
+        _check.refuse(f"{name} needs the category of each row; got none.")
+    found = _check.labels("categories", value, len(sampler.labels))
+    if found.ndim == 2:
+        _check.refuse(f"categories must have shape (n,); got {found.shape}.")
+    if sampler.batch_size % 2 or sampler.batch_size < 4:
+        _check.refuse(
+            f"{name} fills a batch in halves: batch_size must be even and at least 4; got "
+            f"{sampler.batch_size}."
+        )
+    known = found >= 0
+    numbers = np.full(len(found), -1, np.int64)
+    numbers[known] = np.unique(found[known], return_inverse=True)[1]
+    return numbers
+
+
+def sampler(
+    name: str,
+    labels: Any,
+    categories: Any,
+    batch_size: int,
+    *,
+    per_class: int | None = None,
+    batches_per_pair: int = 5,
+    drop_last: bool = False,
+    seed: int = 0,
+    rank: int = 0,
+    world: int = 1,
+) -> Batches:
+    """A sampler by name: "shuffled", "random", "hard", "vehicleid", or "auto".
+
+    "auto" shuffles multi-hot labels, is "hard" where every row has one of two or more categories,
+    and "random" otherwise. Where classes are so large that four would not fit whole into a batch
+    (or half of one), it also chooses ``per_class``: a sixteenth of the batch, or more where there
+    are fewer than sixteen classes.
+
+    >>> type(sampler("auto", [[1, 0], [1, 1]], None, 2)).__name__
+    'RandomBatches'
+    """
+    _check.choice("sampler", name, SAMPLERS)
+    options = {"seed": seed, "rank": rank, "world": world}
+    if name == "auto":
+        name, per_class = _automatic(labels, categories, batch_size, per_class)
+    if name == "shuffled":
+        return RandomBatches(labels, batch_size, drop_last=drop_last, **options)
+    if name == "random":
+        return ClassBatches(labels, batch_size, per_class=per_class, **options)
+    if name == "vehicleid":
+        return PartlyCategoryBatches(labels, batch_size, categories, per_class=per_class, **options)
+    return CategoryBatches(
+        labels,
+        batch_size,
+        categories,
+        batches_per_pair=batches_per_pair,
+        per_class=per_class,
+        **options,
+    )
+
+
+def _automatic(
+    labels: Any, categories: Any, batch_size: int, per_class: int | None
+) -> tuple[str, int | None]:
+    found = _check.array("labels", labels)
+    if found.ndim != 1 or not len(found):
+        return "shuffled", None
+    size, classes = _check.whole("batch_size", batch_size, 2), len(np.unique(found))
+    name = "random"
+    if categories is not None:
+        known = np.unique(_check.array("categories", categories))
+        halves = size % 2 == 0 and size >= 4
+        name = "hard" if len(known) > 1 and known[0] >= 0 and halves else "random"
+    room = size // 2 if name == "hard" else size
+    if per_class is None and 4 * len(found) > room * classes:
+        few = 0 if name == "hard" else size // classes
+        if few and size // few > classes:  # more classes would fit than there are
+            few = size // (classes + 1) + 1
+        per_class = max(2, room // 16, few)
+    return name, per_class

@@ -1,0 +1,125 @@
+"""How rows are drawn: from a seed, the same on every machine and with every numpy.
+
+The order comes from the raw words of PCG64, which numpy promises not to change, and not from
+``Generator.permutation``, which it may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.data.examples import Examples
+
+
+def shuffled(rows: np.ndarray, draw: np.random.PCG64) -> np.ndarray:
+    """The rows in an order drawn from ``draw``.
+
+    >>> shuffled(np.arange(6), np.random.PCG64(0))
+    array([3, 2, 1, 0, 4, 5])
+    """
+    words = np.asarray(draw.random_raw(len(rows)), np.uint64)
+    return rows[np.argsort(words, kind="stable")]
+
+
+def drawn(rows: np.ndarray, counts: Sequence[int], seed: int) -> list[np.ndarray]:
+    """As many rows as each of ``counts`` says, without overlap, then the rest; each sorted."""
+    if len(rows) < sum(counts):
+        _check.refuse(f"The split needs {sum(counts):,} examples; there are {len(rows):,}.")
+    mixed = shuffled(rows, _draw(seed))
+    return [np.sort(part) for part in np.split(mixed, np.cumsum(counts))]
+
+
+def drawn_per_class(labels: np.ndarray, counts: Sequence[int], seed: int) -> list[np.ndarray]:
+    """Of every class as many rows as each of ``counts`` says, then the rest; each sorted.
+
+    >>> [part.tolist() for part in drawn_per_class(np.array([0, 1, 0, 1, 0]), (1, 1), seed=0)]
+    [[1, 4], [2, 3], [0]]
+    """
+    draw = _draw(seed)
+    parts: list[list[np.ndarray]] = [[] for _ in range(len(counts) + 1)]
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        if len(rows) < sum(counts):
+            _check.refuse(
+                f"The split needs {sum(counts):,} examples of every class; "
+                f"class {label} has {len(rows):,}."
+            )
+        for part, chosen in zip(
+            parts, np.split(shuffled(rows, draw), np.cumsum(counts)), strict=True
+        ):
+            part.append(chosen)
+    return [np.sort(np.concatenate(part)) for part in parts]
+
+
+def drawn_per_label(hot: np.ndarray, counts: Sequence[int], seed: int) -> list[np.ndarray]:
+    """For every label of (n, C) multi-hot rows as many rows as each of ``counts`` says, then the
+    rest; no row twice. The rarest label draws first, for it has the fewest to choose from."""
+    draw = _draw(seed)
+    free = np.ones(len(hot), bool)
+    rarest = np.argsort(hot.sum(axis=0), kind="stable")
+    parts = []
+    for count in counts:
+        taken = []
+        for label in rarest:
+            rows = np.flatnonzero(hot[:, label] & free)
+            if len(rows) < count:
+                _check.refuse(
+                    f"The split needs {count:,} examples of every label; "
+                    f"label {label} has {len(rows):,} left."
+                )
+            chosen = shuffled(rows, draw)[:count]
+            free[chosen] = False
+            taken.append(chosen)
+        parts.append(np.sort(np.concatenate(taken)))
+    return [*parts, np.flatnonzero(free)]
+
+
+def split_own(
+    examples: Examples, validation: float = 0.1, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to train on and rows to validate on, drawn within each class.
+
+    Every class keeps two training rows where it has them, so that each can be found again; classes
+    too small to give their share let others give more. A row with several labels counts for the
+    rarest of them.
+
+    >>> train, held_out = split_own(Examples(np.eye(6), [0, 0, 0, 0, 0, 1]), validation=0.3)
+    >>> train, held_out
+    (array([0, 1, 4, 5]), array([2, 3]))
+    """
+    share = _check.number("validation", validation)
+    if not 0 <= share < 1:
+        _check.refuse(f"validation must be a share of at least 0 and below 1; got {validation!r}.")
+    classes = _one_class(examples.labels)
+    draw = _draw(seed)
+    mixed = shuffled(np.arange(len(classes)), draw)
+    found, number, sizes = np.unique(classes, return_inverse=True, return_counts=True)
+    most = np.maximum(sizes - 2, 0)
+    quota = np.minimum((sizes * share).astype(np.int64), most)
+    # what rounding down left over goes to the classes that lost most by it, at most one each
+    wanted = int(np.floor(share * len(classes) + 0.5)) - int(quota.sum())
+    loss = np.where(quota < most, sizes * share - quota, -1.0)
+    order = shuffled(np.arange(len(found)), draw)
+    order = order[np.argsort(-loss[order], kind="stable")]
+    quota[order[: max(0, min(wanted, int((loss >= 0).sum())))]] += 1
+    held = np.zeros(len(classes), bool)
+    by_class = mixed[np.argsort(number[mixed], kind="stable")]
+    starts = np.cumsum(sizes) - sizes
+    place = np.arange(len(classes)) - np.repeat(starts, sizes)
+    held[by_class[place < np.repeat(quota, sizes)]] = True
+    return np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def _one_class(labels: np.ndarray) -> np.ndarray:
+    if labels.ndim == 1:
+        return labels
+    rarity = np.argsort(labels.sum(axis=0), kind="stable")
+    first = np.argmax(labels[:, rarity], axis=1) if labels.shape[1] else np.zeros(len(labels), int)
+    return np.where(labels.any(axis=1), first, -1)
+
+
+def _draw(seed: int) -> np.random.PCG64:
+    return np.random.PCG64(_check.whole("seed", seed, 0))

@@ -1,0 +1,88 @@
+"""A loss by its name, with what it must know of the training set filled in."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from rankbits import _check
+from rankbits.losses.discrete import ADSH
+from rankbits.losses.fastap import FastAP
+from rankbits.losses.mutual import MIHash
+from rankbits.losses.pairs import CEL, DCH, DHN, DPSH, DTSH, WGLHH, HashNet
+from rankbits.losses.proxies import HyP2
+from rankbits.losses.talr import TieAwareAP, TieAwareNDCG
+
+LOSSES: dict[str, type[torch.nn.Module]] = {
+    "tie-aware-ap": TieAwareAP,
+    "tie-aware-ndcg": TieAwareNDCG,
+    "fastap": FastAP,
+    "mihash": MIHash,
+    "cel": CEL,
+    "dpsh": DPSH,
+    "dhn": DHN,
+    "dch": DCH,
+    "hashnet": HashNet,
+    "wglhh": WGLHH,
+    "hyp2": HyP2,
+    "dtsh": DTSH,
+    "adsh": ADSH,
+}
+OTHERS = "pml:"  # pytorch-metric-learning's losses, by their own names
+
+
+def named(name: str, bits: int, labels: Any, **options: Any) -> Callable[..., torch.Tensor]:
+    """The loss called ``name`` for outputs of width ``bits`` and a training set with ``labels``.
+
+    What a loss asks for and ``options`` do not give is taken from the training set: the number of
+    classes (CEL, HyP2), the labels themselves (ADSH). ``"pml:MultiSimilarityLoss"`` is that loss of
+    pytorch-metric-learning.
+
+    >>> named("cel", 16, [0, 1, 1, 2], penalty=0.01)
+    CEL(delta=-0.25, penalty=0.01, variant='original')
+    >>> named("tie-aware-ap", 16, [0, 1, 1, 2], form="exact")
+    TieAwareAP(form='exact', alpha=1.0, bins=None)
+    """
+    if str(name).startswith(OTHERS):
+        return _of_another_library(name, options)
+    made = LOSSES[_check.choice("loss", name, tuple(LOSSES))]
+    found = _check.labels("labels", labels, len(labels))
+    known = {
+        "bits": bits,
+        "classes": found.shape[1] if found.ndim == 2 else len(np.unique(found)),
+        "labels": found,
+    }
+    return _made(name, made, {n: v for n, v in known.items() if _takes(made, n)} | options)
+
+
+def _takes(made: Callable[..., Any], name: str) -> bool:
+    return name in inspect.signature(made).parameters
+
+
+def _made(name: str, made: Callable[..., Any], options: dict[str, Any]) -> Any:
+    known = inspect.signature(made).parameters
+    free = any(p.kind is p.VAR_KEYWORD for p in known.values())
+    for option in options:
+        if option not in known and not free:
+            _check.refuse(f"Loss '{name}' has no option '{option}'{_check.nearest(option, known)}.")
+    return made(**options)
+
+
+def _of_another_library(name: str, options: dict[str, Any]) -> Callable[..., torch.Tensor]:
+    try:
+        theirs = importlib.import_module("pytorch_metric_learning.losses")
+    except ImportError:
+        _check.refuse(
+            f"Loss '{name}' needs the package pytorch-metric-learning: "
+            "pip install pytorch-metric-learning."
+        )
+    wanted = name.removeprefix(OTHERS)
+    every = [n for n in dir(theirs) if isinstance(getattr(theirs, n), type)]
+    if wanted not in every:
+        _check.refuse(f"There is no loss '{name}'{_check.nearest(wanted, every)}.")
+    return _made(name, getattr(theirs, wanted), options)

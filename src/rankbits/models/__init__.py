@@ -1,0 +1,40 @@
+"""Networks that make embeddings: heads, backbones, and their published weights."""
+
+from rankbits.models.backbones import BACKBONES, Embedder, backbone, embedder, groups
+from rankbits.models.classic import Classic
+from rankbits.models.convolution import SmallConv
+from rankbits.models.efficientnet import EfficientNetLite
+from rankbits.models.heads import MLP, EmbeddingHead, Features, HashHead
+from rankbits.models.pixels import Pixels
+from rankbits.models.resnet import ResNet50
+from rankbits.models.weights import (
+    PUBLISHED,
+    Converted,
+    convert,
+    load_published,
+    load_weights,
+    weights_path,
+)
+
+__all__ = [
+    "BACKBONES",
+    "MLP",
+    "PUBLISHED",
+    "Classic",
+    "Converted",
+    "EfficientNetLite",
+    "Embedder",
+    "EmbeddingHead",
+    "Features",
+    "HashHead",
+    "Pixels",
+    "ResNet50",
+    "SmallConv",
+    "backbone",
+    "convert",
+    "embedder",
+    "groups",
+    "load_published",
+    "load_weights",
+    "weights_path",
+]

@@ -1,0 +1,85 @@
+"""The last layer: features of a backbone to the numbers that are compared."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from rankbits import _check
+
+
+class HashHead(nn.Linear):
+    """(M, features) -> (M, bits), whose signs are the bits: weights N(0, .01), no bias at first.
+
+    The start of H2Q's experiments. Small weights keep tanh of the outputs far from saturated.
+
+    >>> HashHead(8, 4)(torch.ones(2, 8)).shape
+    torch.Size([2, 4])
+    """
+
+    def __init__(self, features: int, bits: int) -> None:
+        super().__init__(_check.whole("features", features, 1), _check.whole("bits", bits, 1))
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.weight, std=0.01)
+        nn.init.zeros_(self.bias)
+
+
+class EmbeddingHead(nn.Linear):
+    """(M, features) -> (M, dim): FastAP's embedding layer, not normalised (the losses do that).
+
+    >>> EmbeddingHead(8, 4)(torch.ones(2, 8)).shape
+    torch.Size([2, 4])
+    """
+
+    def __init__(self, features: int, dim: int) -> None:
+        super().__init__(_check.whole("features", features, 1), _check.whole("dim", dim, 1))
+
+
+class MLP(nn.Sequential):
+    """(M, inputs) -> (M, out): linear layers of widths ``hidden`` with ReLU between them.
+
+    Without ``hidden`` it is one linear layer. ``dropout`` is applied before every layer but the
+    first.
+
+    >>> MLP(8, 4, hidden=(16,))(torch.ones(2, 8)).shape
+    torch.Size([2, 4])
+    """
+
+    def __init__(
+        self, inputs: int, out: int, hidden: Sequence[int] = (256,), dropout: float = 0.0
+    ) -> None:
+        if not 0 <= _check.number("dropout", dropout) < 1:
+            _check.refuse(f"dropout must be at least 0 and less than 1; got {dropout!r}.")
+        widths = [_check.whole("inputs", inputs, 1)]
+        widths += [_check.whole("hidden", width, 1) for width in hidden]
+        widths += [_check.whole("out", out, 1)]
+        layers: list[nn.Module] = []
+        for before, after in itertools.pairwise(widths):
+            if layers:
+                layers += [nn.ReLU(), *([nn.Dropout(dropout)] if dropout else [])]
+            layers.append(nn.Linear(before, after))
+        super().__init__(*layers)
+        self.features = widths[-1]
+
+
+class Features(nn.Module):
+    """Features as they come, (M, inputs) -> the same: the backbone of linear hash functions.
+
+    >>> Features(8)(torch.ones(2, 8)).shape
+    torch.Size([2, 8])
+    """
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.features = _check.whole("inputs", inputs, 1)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if inputs.ndim != 2 or inputs.shape[1] != self.features:
+            _check.refuse(
+                f"Inputs must have shape (M, {self.features}); got {tuple(inputs.shape)}."
+            )
+        return inputs

@@ -1,0 +1,54 @@
+"""Images on their way into a network: each backbone holds the scaling its weights were made for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from rankbits import _check
+
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+
+
+class Pixels(nn.Module):
+    """(M, C, H, W) RGB in [0, 1] -> (x - mean) / std, in BGR where ``reverse``.
+
+    ``mean`` and ``std`` are in the order of the result. Grey images (C = 1) are repeated for each
+    of the network's colours. Whole numbers (0 to 255) are refused, for nothing else would tell
+    that the scale is wrong.
+
+    >>> Pixels((0.5,), (0.5,))(torch.ones(1, 1, 2, 2)).unique()
+    tensor([1.])
+    """
+
+    mean: torch.Tensor
+    std: torch.Tensor
+
+    def __init__(
+        self, mean: Sequence[float], std: Sequence[float], *, reverse: bool = False, side: int = 1
+    ) -> None:
+        super().__init__()
+        self.reverse, self.side = reverse, side
+        for name, value in (("mean", mean), ("std", std)):
+            shaped = torch.tensor(tuple(value), dtype=torch.float32).view(1, -1, 1, 1)
+            self.register_buffer(name, shaped, persistent=False)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        colours = self.mean.shape[1]
+        if images.ndim != 4 or images.shape[1] not in (1, colours):
+            _check.refuse(
+                f"Images must have shape (M, {colours}, H, W); got {tuple(images.shape)}."
+            )
+        if not images.is_floating_point():
+            _check.refuse(f"Images must be floats from 0 to 1; got {images.dtype}.")
+        if min(images.shape[2:]) < self.side:
+            _check.refuse(
+                f"Images must be at least {self.side} x {self.side} pixels; got "
+                f"{images.shape[2]} x {images.shape[3]}."
+            )
+        images = images.expand(-1, colours, -1, -1)
+        if self.reverse:
+            images = images.flip(1)
+        return (images - self.mean) / self.std

@@ -1,0 +1,79 @@
+"""ResNet-50 in the layout of Keras' first weights: 2048 features of an image.
+
+K. He et al., Deep residual learning (2016), as the authors' own weights have it: the stride is in
+the first 1 x 1 convolution of a stage, and images are BGR with the mean pixel taken off. Keras gave
+every convolution a bias and batch norm an epsilon of .001.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from rankbits import _check
+from rankbits.models.pixels import Pixels
+
+DEPTHS = (3, 4, 6, 3)
+MEAN_PIXEL = (103.939, 116.779, 123.68)
+
+
+class ResNet50(nn.Module):
+    """(M, 3, H, W) RGB in [0, 1] -> (M, 2048); ``side`` is that of the published weights.
+
+    Another ``width`` than 64 makes a network of the same depth with 32 x width features.
+
+    >>> ResNet50(width=8).eval()(torch.rand(1, 3, 32, 32)).shape
+    torch.Size([1, 256])
+    """
+
+    side = 224
+
+    def __init__(self, width: int = 64) -> None:
+        super().__init__()
+        width = _check.whole("width", width, 1)
+        self.features = 32 * width
+        mean = [value / 255 for value in MEAN_PIXEL]
+        self.pixels = Pixels(mean, [1 / 255] * 3, reverse=True, side=32)
+        self.stem = ConvNorm(3, width, 7, stride=2)
+        self.stages = nn.ModuleList()
+        before = width
+        for stage, depth in enumerate(DEPTHS):
+            inner, blocks = width * 2**stage, []
+            for step in range(depth):
+                stride = 2 if stage and not step else 1
+                blocks.append(Bottleneck(before, inner, stride, widen=not step))
+                before = 4 * inner
+            self.stages.append(nn.Sequential(*blocks))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        found = functional.relu(self.stem(self.pixels(images)))
+        found = functional.max_pool2d(found, 3, stride=2, padding=1)
+        for stage in self.stages:
+            found = stage(found)
+        return found.mean((2, 3))
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, before: int, width: int, stride: int, widen: bool) -> None:
+        super().__init__()
+        self.reduce = ConvNorm(before, width, 1, stride=stride)
+        self.spatial = ConvNorm(width, width, 3)
+        self.expand = ConvNorm(width, 4 * width, 1)
+        self.shortcut = ConvNorm(before, 4 * width, 1, stride=stride) if widen else nn.Identity()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found = functional.relu(self.reduce(x))
+        found = functional.relu(self.spatial(found))
+        return functional.relu(self.expand(found) + self.shortcut(x))
+
+
+class ConvNorm(nn.Module):
+    def __init__(self, before: int, after: int, kernel: int, stride: int = 1) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(before, after, kernel, stride, padding=kernel // 2)
+        self.norm = nn.BatchNorm2d(after, eps=1e-3, momentum=0.01)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.norm(self.conv(x))
+        return found

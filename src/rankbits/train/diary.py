@@ -1,0 +1,72 @@
+"""What a run tells: ``log.jsonl`` always, TensorBoard where it is installed."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rankbits._files import write_whole
+
+LOG = "log.jsonl"
+
+
+def read_log(folder: Path, until: int | None = None) -> list[dict[str, Any]]:
+    """The lines of a run's log, up to a step; a line torn by a kill is left out."""
+    lines = []
+    path = folder / LOG
+    if path.is_file():
+        for line in path.read_text("utf-8", errors="replace").splitlines():
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue
+            if until is None or row.get("step", 0) <= until:
+                lines.append(row)
+    return lines
+
+
+@dataclass(eq=False)
+class Diary:
+    """The rows of a run, kept in memory and, with a folder, on disk."""
+
+    folder: Path | None
+    tensorboard: bool = False
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    writer: Any = None
+
+    def open(self, until: int) -> None:
+        """Begin after ``until``: what a killed run wrote past its checkpoint is dropped."""
+        if self.folder is None:
+            return
+        self.rows = read_log(self.folder, until)
+        text = "".join(json.dumps(row) + "\n" for row in self.rows)
+        write_whole(self.folder / LOG, lambda file: file.write(text.encode()))
+        if self.tensorboard:
+            self.writer = _tensorboard(self.folder, until)
+
+    def write(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+        if self.folder is not None:
+            with open(self.folder / LOG, "a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+        if self.writer is not None:
+            for name in row.keys() - {"step", "epoch"}:
+                self.writer.add_scalar(name, row[name], row["step"])
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+            self.writer = None
+
+
+def _tensorboard(folder: Path, step: int) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)

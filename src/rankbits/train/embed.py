@@ -1,0 +1,125 @@
+"""Embed examples with a trained network, and judge it on rows held out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from rankbits import _check
+from rankbits.data.augment import View
+from rankbits.data.examples import Examples
+from rankbits.data.loading import Loader, in_order
+from rankbits.evaluate import evaluate
+from rankbits.train.step import precision
+from rankbits.types import pack
+
+QUERIES, DATABASE = 1000, 10_000  # rows judged at a validation, at most
+
+
+def seen(inputs: torch.Tensor, view: View | None, device: torch.device) -> torch.Tensor:
+    """Inputs on the device, as a network sees them outside training."""
+    found = inputs.to(device, non_blocking=True)
+    return found if view is None else view.plain(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """Embeddings (m, width) of the rows that could be read, those rows, and what could not."""
+
+    embeddings: np.ndarray
+    rows: np.ndarray
+    failed: tuple[str, ...] = ()
+
+
+@torch.no_grad()
+def embed(
+    model: torch.nn.Module,
+    examples: Examples,
+    view: View | None = None,
+    *,
+    batch_size: int = 256,
+    device: torch.device | str = "cpu",
+    amp: str = "off",
+    workers: int = 0,
+    cache: Path | None = None,
+    progress: bool = False,
+) -> Embedded:
+    """Embeddings of examples in order, in evaluation mode; the model's mode comes back.
+
+    >>> embed(torch.nn.Identity(), Examples(np.eye(2, dtype=np.float32), [0, 1])).embeddings
+    array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
+    device = torch.device(device)
+    if view is None and examples.kind != "features":
+        _check.refuse("Images need a View: the side the network sees.")
+    loader = Loader(
+        examples,
+        in_order(len(examples), batch_size),
+        side=view.stored if view else 0,
+        channels=view.channels if view else 0,
+        workers=workers,
+        cache=cache,
+        pin=device.type == "cuda",
+    )
+    training = model.training
+    model.eval()
+    parts, rows = [], []
+    try:
+        with tqdm(total=len(examples), desc="embed", disable=None if progress else True) as bar:
+            for batch in loader:
+                with precision(amp, device):
+                    parts.append(model(seen(batch.inputs, view, device)).float().cpu())
+                rows.append(batch.rows)
+                bar.update(len(batch))
+    finally:
+        model.train(training)
+    if not parts:
+        _check.refuse("The examples must not be empty; got 0 rows.")
+    return Embedded(
+        torch.cat(parts).numpy(), torch.cat(rows).numpy(), tuple(loader.failed.values())
+    )
+
+
+class Validation:
+    """Mean average precision on rows held out: of codes by tie-aware Hamming ranking, of embeddings
+    by cosine.
+
+    Held-out rows query the training rows where they have classes in common, otherwise (new classes,
+    as in metric learning) each other. At most ``QUERIES`` and ``DATABASE`` rows, by seed.
+    """
+
+    def __init__(self, train: Examples, held: Examples, *, binary: bool, seed: int = 0) -> None:
+        draw = np.random.default_rng(seed)
+        self.binary = binary
+        self.queries = _at_most(held, QUERIES, draw)
+        if held.labels.ndim == 2:
+            known = bool((held.labels.any(0) & train.labels.any(0)).any())
+        else:
+            known = bool(np.isin(held.labels, train.labels).any())
+        self.database = _at_most(train, DATABASE, draw) if known else None
+
+    def measure(
+        self, model: torch.nn.Module, view: View | None, device: torch.device, **options: object
+    ) -> float:
+        def embedded(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
+            found = embed(model, examples, view, device=device, **options)  # type: ignore[arg-type]
+            return found.embeddings, examples.labels[found.rows]
+
+        ours, labels = embedded(self.queries)
+        others = (ours, labels) if self.database is None else embedded(self.database)
+        made = pack if self.binary else np.asarray
+        report = evaluate(
+            made(ours), made(others[0]), labels, others[1], k=1, exclude_self=self.database is None
+        )
+        return report["mAP"]
+
+
+def _at_most(examples: Examples, rows: int, draw: np.random.Generator) -> Examples:
+    if len(examples) <= rows:
+        return examples
+    return examples.subset(np.sort(draw.choice(len(examples), rows, replace=False)))

@@ -1,0 +1,311 @@
+"""The loop: batches in, weights out, and nothing lost on the way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from rankbits import _check
+from rankbits.data.batches import Batches
+from rankbits.data.examples import Examples
+from rankbits.data.loading import Batch, Loader
+from rankbits.losses import ADSH
+from rankbits.train import optimisers
+from rankbits.train.checkpoints import (
+    CHECKPOINT,
+    WEIGHTS,
+    load_checkpoint,
+    load_tensors,
+    put,
+    save_checkpoint,
+)
+from rankbits.train.diary import Diary
+from rankbits.train.embed import Validation, embed
+from rankbits.train.memory import BatchLoss
+from rankbits.train.processes import Processes, Stop
+from rankbits.train.run import Run
+from rankbits.train.step import (
+    Replay,
+    batch_gradient,
+    chosen_precision,
+    frozen_statistics,
+    precision,
+    seed_of,
+    sum_gradients,
+)
+
+ADSH_ROWS = 2000  # rows whose outputs the codes of ADSH follow, as its authors have it
+
+
+@dataclass(eq=False)
+class Trainer:
+    """One training run, from wherever it stands to its end."""
+
+    run: Run
+    train: Examples
+    held: Examples | None
+    sampler: Batches
+    loss: BatchLoss
+    processes: Processes
+    workers: int = 0
+    cache: Path | None = None
+    say: Callable[[str], None] = print
+
+    def __post_init__(self) -> None:
+        config, device = self.run.config, self.processes.device
+        self.config, self.device = config, device
+        self.model = self.run.model.to(device)
+        if device.type == "cuda" and self.run.inputs.kind == "images":
+            self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.loss.to(device)
+        self.view = self.run.inputs.view(config.augment)
+        self.optimiser = optimisers.optimiser(self.model, self.loss, config)
+        self.amp = chosen_precision(config.amp, device)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=self.amp == "fp16")
+        self.steps = len(self.sampler) * config.epochs
+        self.steps = min(self.steps, config.steps) if config.steps else self.steps
+        self.validation = None
+        if self.held is not None and len(self.held):
+            binary = config.head == "hash"
+            self.validation = Validation(self.train, self.held, binary=binary, seed=config.seed)
+        self.leads = self.processes.rank == 0
+        self.diary = Diary(self.run.folder if self.leads else None, config.tensorboard)
+        self.run.history = self.diary.rows
+        self.unseen: list[tuple[int, torch.Tensor]] = []  # losses not looked at yet
+        self.kept: dict[str, torch.Tensor] = {}
+        self.saved = time.monotonic()
+        self.mark = (time.monotonic(), 0)  # when the speed was last told, and at what count
+        self.stop = Stop()
+
+    def go(self) -> Run:
+        """Train to the end, or until stopped; the run comes back with its best weights."""
+        self._resume()
+        progress, config = self.run.progress, self.config
+        if progress.finished:
+            self.say(f"{self.run.folder} is finished: {progress.step:,} steps.")
+            return self._with_best()
+        with self.stop.listening():
+            for epoch in range(progress.epoch, config.epochs):
+                self._epoch(epoch)
+                if self.stop.why:
+                    break
+                progress.epoch, progress.batch = epoch + 1, 0
+                ended = progress.epoch == config.epochs or progress.step >= self.steps
+                if ended or progress.epoch % config.validate_every == 0:
+                    self._validate()
+                if ended:
+                    break
+                if 0 < config.patience <= progress.worse:
+                    self.say(f"no better for {progress.worse} validations: ended.")
+                    break
+            progress.finished = not self.stop.why
+            if self.validation is None and progress.finished:
+                self._keep()
+            self._checkpoint()
+        self.diary.close()
+        if self.stop.why and self.leads:
+            where = f"saved at step {progress.step:,}; the same command goes on from there"
+            self.say(f"{self.stop.why}: {where if self.run.folder else 'stopped'}.")
+        return self._with_best()
+
+    def _epoch(self, epoch: int) -> None:
+        progress, config = self.run.progress, self.config
+        loader = Loader(
+            self.train,
+            self.sampler.at(epoch, progress.batch),
+            side=self.view.stored if self.view else 0,
+            channels=self.view.channels if self.view else 0,
+            workers=self.workers,
+            cache=self.cache,
+            pin=self.device.type == "cuda",
+        )
+        begun, self.mark = time.monotonic(), (time.monotonic(), progress.examples)
+        bar = tqdm(
+            loader, f"epoch {epoch + 1}/{config.epochs}", len(self.sampler),
+            initial=progress.batch, disable=None if self.leads else True, unit="batch",
+        )  # fmt: skip
+        if progress.step >= self.steps:  # it was killed between its last step and its end
+            return
+        with bar:
+            for batch in bar:
+                value = self._step(batch, epoch)
+                progress.examples += len(batch) * self.processes.world
+                if progress.step % config.log_every == 0:
+                    self._tell(bar, value, epoch)
+                elif self.device.type == "cpu":
+                    self._look()
+                now = time.monotonic()
+                progress.seconds, begun = progress.seconds + now - begun, now
+                if now - self.saved >= 60 * config.checkpoint_minutes:
+                    self._checkpoint()
+                if self.processes.any(bool(self.stop.why)):
+                    self.stop.why = self.stop.why or "Another process was stopped"
+                    break
+                if progress.step >= self.steps:
+                    break
+        self.run.failed = tuple(loader.failed.values())
+        if self.run.failed and epoch == 0 and self.leads:
+            self.say(f"{len(self.run.failed):,} images are left out; first: {self.run.failed[0]}")
+
+    def _step(self, batch: Batch, epoch: int) -> torch.Tensor:
+        """One batch, one step of the optimiser."""
+        progress, config = self.run.progress, self.config
+        factor = optimisers.rate(config, progress.step, epoch, self.steps)
+        optimisers.set_rate(self.optimiser, factor)
+        alpha = optimisers.alpha(config, progress.step, self.steps)
+        optimisers.set_alpha(self.loss.loss, alpha)
+        self._training_mode()
+        inputs = batch.inputs.to(self.device, non_blocking=True)
+        labels = batch.labels.to(self.device, non_blocking=True)
+        first = self.processes.first(batch.planned)
+        drawn = self._drawn(first + batch.places)
+
+        def embedded(start: int, stop: int) -> torch.Tensor:
+            part = inputs[start:stop]
+            if self.view is not None:
+                part = self.view.train(part, drawn[start:stop])
+            with precision(self.amp, self.device):
+                return self.model(part)
+
+        self.optimiser.zero_grad(set_to_none=True)
+        value, _ = batch_gradient(
+            embedded,
+            len(batch),
+            lambda z: self.loss(z, labels, batch.rows),
+            Replay(self.model, config.seed, progress.step),
+            chunk=config.chunk,
+            first=first,
+            own=list(self.loss.parameters()),
+            scale=self.scaler.scale,
+        )
+        trained = [p for p in self.model.parameters() if p.requires_grad]
+        sum_gradients(trained)
+        self.scaler.unscale_(self.optimiser)
+        if config.clip:
+            torch.nn.utils.clip_grad_norm_([*trained, *self.loss.parameters()], config.clip)
+        self.scaler.step(self.optimiser)
+        self.scaler.update()
+        self.loss.remember()
+        progress.step += 1
+        progress.batch += 1
+        self.unseen.append((progress.step, value))
+        if isinstance(self.loss.loss, ADSH) and progress.batch == len(self.sampler):
+            self._follow(self.loss.loss)
+        return value
+
+    def _drawn(self, places: torch.Tensor) -> torch.Tensor:
+        """The accidents of this process's images, drawn for the batch of all processes."""
+        if self.view is None:
+            return torch.empty(0)
+        seed = seed_of(self.config.seed, self.run.progress.step)
+        return self.view.draw(self.config.batch_size, seed)[places]
+
+    def _training_mode(self) -> None:
+        self.model.train()
+        head = optimisers.head_of(self.model)
+        if self.config.freeze and head is not None:
+            self.model.eval()
+            head.train()
+        elif self.config.batch_norm == "frozen":
+            frozen_statistics(self.model)
+
+    def _follow(self, loss: ADSH) -> None:
+        """The codes of ADSH follow the network, on rows drawn for this epoch."""
+        draw = torch.Generator().manual_seed(seed_of(self.config.seed, self.run.progress.step))
+        chosen = torch.randperm(len(self.train), generator=draw)[:ADSH_ROWS].sort().values
+        part = self.train.subset(chosen.numpy())
+        found = embed(self.model, part, self.view, device=self.device, amp=self.amp)
+        outputs = torch.from_numpy(found.embeddings).to(self.device)
+        loss.update_codes(outputs, chosen[torch.from_numpy(found.rows)].to(self.device))
+
+    def _look(self) -> None:
+        """Stop at a loss that is no number: nothing made of it is written."""
+        for step, value in self.unseen:
+            if not torch.isfinite(value):
+                where = self.run.folder
+                kept = f" {where} still holds the last good checkpoint." if where else ""
+                _check.refuse(
+                    f"The loss is {float(value)} at step {step:,}; a lower lr than "
+                    f"{self.config.lr:g}, or amp = 'off', may help.{kept}"
+                )
+        self.unseen.clear()
+
+    def _tell(self, bar: tqdm, value: torch.Tensor, epoch: int) -> None:
+        self._look()
+        progress = self.run.progress
+        now = time.monotonic()
+        speed = (progress.examples - self.mark[1]) / max(now - self.mark[0], 1e-9)
+        self.mark = (now, progress.examples)
+        self.diary.write({
+            "step": progress.step, "epoch": epoch + 1, "loss": float(value),
+            "lr": self.optimiser.param_groups[0]["lr"],
+            "alpha": optimisers.alpha(self.config, progress.step - 1, self.steps),
+            "examples_per_second": round(speed, 1),
+        })  # fmt: skip
+        best = "" if progress.best is None else f", mAP {progress.best:.4f}"
+        bar.set_postfix_str(f"loss {float(value):.4f}, {speed:,.0f}/s{best}", refresh=False)
+
+    def _validate(self) -> None:
+        self._look()
+        if self.validation is None:
+            return
+        progress = self.run.progress
+        self.processes.average_buffers(self.model)
+        found = self.validation.measure(
+            self.model, self.view, self.device, amp=self.amp, workers=self.workers, cache=self.cache
+        )
+        self.diary.write({"step": progress.step, "epoch": progress.epoch, "validation_mAP": found})
+        if self.leads:
+            self.say(f"epoch {progress.epoch}: validation mAP {found:.4f}")
+        progress.worse += 1
+        if progress.best is None or found > progress.best:
+            progress.best, progress.best_step, progress.worse = found, progress.step, 0
+            self._keep()
+
+    def _keep(self) -> None:
+        """These weights are the ones to keep."""
+        if self.leads:
+            self.run.keep()
+        if self.run.folder is None:
+            self.kept = {n: t.detach().clone() for n, t in self.model.state_dict().items()}
+
+    def _with_best(self) -> Run:
+        self.processes.wait()
+        weights = self.run.folder / WEIGHTS if self.run.folder else None
+        if weights is not None and weights.is_file():
+            put(self.model, load_tensors(weights, "model")[0], weights)
+        elif self.kept:
+            self.model.load_state_dict(self.kept)
+        self.model.eval()
+        return self.run
+
+    def _checkpoint(self) -> None:
+        self._look()
+        self.saved = time.monotonic()
+        if self.run.folder is not None and self.leads:
+            facts = {"scaler": self.scaler.state_dict(), "config": self.config.facts()}
+            save_checkpoint(
+                self.run.folder, self.model, self.loss, self.optimiser, self.run.progress, facts
+            )
+
+    def _resume(self) -> None:
+        """Go on from the checkpoint in the folder, if there is one."""
+        folder = self.run.folder
+        if folder is not None and (folder / CHECKPOINT).is_file():
+            progress, facts = load_checkpoint(folder, self.model, self.loss, self.optimiser)
+            self.config.refuse_other(facts["config"], folder)
+            # an epoch that was asked for later; one that patience ended stays ended
+            more = progress.step < self.steps and not self.config.patience
+            progress.finished = progress.finished and not more
+            if self.scaler.is_enabled():
+                self.scaler.load_state_dict(facts["scaler"])
+            self.run.progress = progress
+            if not progress.finished and self.leads:
+                self.say(f"going on from step {progress.step:,} of {folder}")
+        self.diary.open(self.run.progress.step)
+        self.run.history = self.diary.rows

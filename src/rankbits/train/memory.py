@@ -1,0 +1,92 @@
+"""What stands around a batch when its loss is taken: other processes' rows, and past batches'."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from rankbits.losses import (
+    ADSH,
+    HSWD,
+    FastAP,
+    MIHash,
+    TieAwareAP,
+    TieAwareNDCG,
+    gather,
+)
+
+WITH_DATABASE = (FastAP, TieAwareAP, TieAwareNDCG, MIHash)
+
+
+class Memory(torch.nn.Module):
+    """The last ``size`` embeddings with their labels: cross-batch memory, first in, first out.
+
+    >>> memory = Memory(3)
+    >>> memory.add(torch.tensor([[1.0], [2.0]]), torch.tensor([7, 8]))
+    >>> memory.add(torch.tensor([[3.0], [4.0]]), torch.tensor([9, 9]))
+    >>> memory.rows.T, memory.labels
+    (tensor([[2., 3., 4.]]), tensor([8, 9, 9]))
+    """
+
+    rows: torch.Tensor
+    labels: torch.Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.register_buffer("rows", torch.empty(0, 0))
+        self.register_buffer("labels", torch.empty(0, dtype=torch.long))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def add(self, rows: torch.Tensor, labels: torch.Tensor) -> None:
+        if self.size == 0:
+            return
+        if len(self) == 0:
+            self.rows, self.labels = rows[-self.size :], labels[-self.size :]
+            return
+        self.rows = torch.cat([self.rows, rows.to(self.rows)])[-self.size :]
+        self.labels = torch.cat([self.labels, labels.to(self.labels)])[-self.size :]
+
+
+class BatchLoss(torch.nn.Module):
+    """``loss`` of the batch of all processes, with past batches as further database.
+
+    Histogram losses rank the batch and the memory for each row of the batch. Another loss sees both
+    as one batch, of which the memory's rows learn nothing. After a call, ``seen`` is the whole
+    batch: what ``remember`` puts into the memory once the step is made.
+    """
+
+    def __init__(self, loss: Callable[..., torch.Tensor], memory: int = 0, hswd: float = 0.0):
+        super().__init__()
+        self.loss = loss
+        self.memory = Memory(memory)
+        self.penalty = HSWD(hswd, seed=0) if hswd else None
+        self.seen: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def forward(self, z: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """``z`` (m, width), ``labels`` and ``rows`` (training rows) of this process's share."""
+        whole, every = gather(z, labels, gradients="sum")
+        self.seen = (whole.detach(), every)
+        value = self._value(whole, every, rows.to(z.device))
+        return value if self.penalty is None else value + self.penalty(whole)
+
+    def _value(self, z: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        if isinstance(self.loss, ADSH):
+            return self.loss(z, labels, gather(z.detach()[: len(rows)], rows)[1])
+        if len(self.memory) == 0:
+            return self.loss(z, labels)
+        database = torch.cat([z, self.memory.rows.to(z)])
+        every = torch.cat([labels, self.memory.labels.to(labels)])
+        if isinstance(self.loss, WITH_DATABASE):
+            own = torch.arange(len(z), device=z.device)
+            options: dict[str, Any] = {"database": database, "database_labels": every}
+            return self.loss(z, labels, self_rows=own, **options)
+        return self.loss(database, every)
+
+    def remember(self) -> None:
+        if self.seen is not None:
+            self.memory.add(*self.seen)

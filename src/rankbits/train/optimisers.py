@@ -1,0 +1,96 @@
+"""What a step changes, and by how much: groups of parameters, the rate, the alpha of tanh."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from rankbits.losses import MIHash, TieAwareAP, TieAwareNDCG
+from rankbits.train.config import TrainConfig
+
+WITH_ALPHA = (TieAwareAP, TieAwareNDCG, MIHash)
+
+
+def head_of(model: torch.nn.Module) -> torch.nn.Module | None:
+    """The layer that makes the outputs: ``model.head``, or the last child that has parameters."""
+    named = getattr(model, "head", None)
+    if isinstance(named, torch.nn.Module):
+        return named
+    children = [c for c in model.children() if any(True for _ in c.parameters())]
+    return children[-1] if len(children) > 1 else None
+
+
+def optimiser(
+    model: torch.nn.Module, loss: torch.nn.Module, config: TrainConfig
+) -> torch.optim.Optimizer:
+    """Adam or SGD over the body at ``lr``, the head and the loss's own parameters at multiples.
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
+    >>> made = optimiser(model, torch.nn.Module(), TrainConfig(lr=0.1, head_multiple=10))
+    >>> [(group["lr"], len(group["params"])) for group in made.param_groups]
+    [(0.1, 2), (1.0, 2)]
+    """
+    head = head_of(model)
+    last = {id(p) for p in head.parameters()} if head is not None else set()
+    body = [p for p in model.parameters() if id(p) not in last]
+    top = [p for p in model.parameters() if id(p) in last]
+    if config.freeze and top:
+        for parameter in body:
+            parameter.requires_grad_(False)
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in parameters if p.requires_grad], "lr": config.lr * multiple}
+        for parameters, multiple in (
+            (body, 1.0),
+            (top, config.head_multiple),
+            (list(loss.parameters()), config.loss_multiple),
+        )
+    ]
+    groups = [group | {"base": group["lr"]} for group in groups if group["params"]]
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(
+            groups, config.lr, momentum=config.momentum, weight_decay=config.weight_decay
+        )
+    return torch.optim.Adam(groups, config.lr, weight_decay=config.weight_decay)
+
+
+def rate(config: TrainConfig, step: int, epoch: int, steps: int) -> float:
+    """What the learning rates are multiplied by at a step of ``steps``.
+
+    >>> [round(rate(TrainConfig(schedule="cosine"), s, 0, 4), 2) for s in range(4)]
+    [1.0, 0.85, 0.5, 0.15]
+    """
+    share = step / max(steps, 1)
+    rising = min(1.0, (step + 1) / max(config.warmup * steps, 1))
+    if config.schedule == "cosine":
+        return rising * (1 + math.cos(math.pi * min(share, 1.0))) / 2
+    if config.schedule == "step":
+        return rising * config.step_factor ** (epoch // config.step_epochs)
+    return rising
+
+
+def alpha(config: TrainConfig, step: int, steps: int) -> float:
+    """The alpha of tanh(alpha f) at a step: fixed, growing geometrically to ``alpha_end`` (TALR,
+    appendix D), or by HashNet's sqrt(1 + floor(step/200)).
+
+    >>> config = TrainConfig(continuation="grow", alpha=1, alpha_end=100)
+    >>> [round(alpha(config, s, 2), 3) for s in (0, 1, 2)]
+    [1.0, 10.0, 100.0]
+    """
+    if config.continuation == "grow":
+        return config.alpha * (config.alpha_end / config.alpha) ** min(1.0, step / max(steps, 1))
+    if config.continuation == "hashnet":
+        return config.alpha * math.sqrt(1 + step // 200)
+    return config.alpha
+
+
+def set_alpha(loss: object, value: float) -> None:
+    """Give it to the losses that have one; others (CEL, FastAP) have no tanh of their own."""
+    if isinstance(loss, WITH_ALPHA):
+        loss.alpha = value
+
+
+def set_rate(optimiser: torch.optim.Optimizer, factor: float) -> None:
+    for group in optimiser.param_groups:
+        group["lr"] = group["base"] * factor

@@ -1,0 +1,186 @@
+"""A run: a folder with the weights, the settings and the log, and what can be done with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rankbits import _check
+from rankbits._files import write_whole
+from rankbits.data.augment import View
+from rankbits.data.examples import Examples
+from rankbits.data.images import ImageFiles, measure
+from rankbits.models import embedder
+from rankbits.train.checkpoints import WEIGHTS, Progress, load_tensors, put, save_tensors
+from rankbits.train.config import TrainConfig
+from rankbits.train.diary import read_log
+from rankbits.train.embed import Embedded, embed
+
+RUN = "run.json"
+SMALL = 64  # up to this side images suit a small network, and are seen as they are
+LARGE = 224
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a network is fed: ``dim`` features, or images of ``channels`` seen at ``side``."""
+
+    kind: str
+    dim: int = 0
+    side: int = 0
+    channels: int = 0
+
+    def view(self, augment: str = "none") -> View | None:
+        return None if self.kind == "features" else View(self.side, self.channels, augment)
+
+
+def inputs_of(examples: Examples, config: TrainConfig) -> Inputs:
+    """What examples look like to the network of ``config``.
+
+    Small images are seen as they are by the small network; the large ones want 224.
+    """
+    if isinstance(examples.inputs, np.ndarray) and examples.kind == "features":
+        return Inputs("features", dim=examples.inputs.shape[1])
+    if isinstance(examples.inputs, ImageFiles):
+        _check.not_empty("examples", len(examples))
+        own, channels = min(_first_size(examples.inputs)), 3
+    else:
+        own, channels = min(examples.inputs.shape[1:3]), examples.inputs.shape[3]
+    small = model_name(config, own) == "conv"
+    side = config.side or (min(own, SMALL) if small else LARGE)
+    return Inputs("images", side=side, channels=channels if small else 3)
+
+
+def _first_size(files: ImageFiles) -> tuple[int, int]:
+    """The size of the first image that has one."""
+    for path in files.paths[:100]:
+        try:
+            return measure(str(path))
+        except _check.Refusal as sentence:
+            first = str(sentence)
+    _check.refuse(f"None of the first {min(100, len(files))} images can be read: {first}")
+
+
+def model_name(config: TrainConfig, side: int = 0) -> str:
+    """What 'auto' means: a linear layer for features (side 0), a small network for small images."""
+    if config.model != "auto":
+        return config.model
+    return "linear" if side == 0 else "conv" if side <= SMALL else "efficientnet-lite0"
+
+
+def build_model(config: TrainConfig, inputs: Inputs) -> torch.nn.Module:
+    """The network of a configuration, from its seed."""
+    torch.manual_seed(config.seed)
+    own = {"inputs": inputs.dim} if inputs.kind == "features" else {"channels": inputs.channels}
+    name = model_name(config, inputs.side)
+    return embedder(name, config.width, config.head, config.weights, **own)
+
+
+@dataclass(eq=False)
+class Run:
+    """A trained network with what is needed to use it.
+
+    ``history``: the lines of ``log.jsonl``. ``progress.best`` is the best validation mAP, and the
+    weights are those it was measured on (without validation, the last).
+    """
+
+    model: torch.nn.Module
+    config: TrainConfig
+    inputs: Inputs
+    folder: Path | None = None
+    class_names: tuple[str, ...] = ()
+    progress: Progress = field(default_factory=Progress)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    failed: tuple[str, ...] = ()
+
+    def embed(self, examples: Any, **options: Any) -> Embedded:
+        """Embed examples, an array of features or images, or paths of image files.
+
+        ``options`` are those of :func:`rankbits.train.embed.embed`.
+        """
+        if not isinstance(examples, Examples):
+            examples = as_examples(examples)
+        wanted, got = self.inputs.kind, examples.kind
+        if (wanted == "features") != (got == "features"):
+            _check.refuse(f"The run was trained on {wanted}; got {got}.")
+        if got == "features" and examples.inputs.shape[1] != self.inputs.dim:
+            _check.refuse(
+                f"Inputs must have the run's {self.inputs.dim} features; "
+                f"got {examples.inputs.shape[1]}."
+            )
+        device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
+        view = self.inputs.view(self.config.augment)
+        return embed(self.model, examples, view, device=device, **options)
+
+    def describe(self) -> None:
+        """Write ``run.json``: all that ``load_run`` must know besides the weights."""
+        if self.folder is None:
+            return
+        facts = {
+            "config": self.config.facts(),
+            "inputs": asdict(self.inputs),
+            "class_names": list(self.class_names),
+        }
+        text = json.dumps(facts, indent=2) + "\n"
+        write_whole(self.folder / RUN, lambda file: file.write(text.encode()))
+
+    def keep(self) -> None:
+        """Write the weights."""
+        if self.folder is not None:
+            tensors = self.model.state_dict()
+            save_tensors(self.folder / WEIGHTS, "model", tensors, asdict(self.progress))
+
+
+def as_examples(value: Any) -> Examples:
+    """Unlabelled examples of an array, or of paths."""
+    if isinstance(value, (str, Path)):
+        value = [value]
+    listed = isinstance(value, Sequence) and len(value) > 0
+    if isinstance(value, ImageFiles) or (listed and isinstance(value[0], (str, Path))):
+        files = (
+            value if isinstance(value, ImageFiles) else ImageFiles(np.array(list(map(str, value))))
+        )
+        return Examples(files, np.zeros(len(files), np.int64))
+    found = _check.array("inputs", value)
+    return Examples(found, np.zeros(len(found), np.int64))
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """What ``run.json`` says, or a sentence why it is none."""
+    path = folder / RUN
+    if not path.is_file():
+        _check.refuse(f"{folder} is not a run: it has no {RUN}.")
+    try:
+        facts = json.loads(path.read_text("utf-8"))
+        return {name: facts[name] for name in ("config", "inputs", "class_names")}
+    except (ValueError, KeyError, TypeError):
+        _check.refuse(f"{path} is damaged or not a run's description.")
+
+
+def load_run(folder: str | Path, model: torch.nn.Module | None = None, device: str = "cpu") -> Run:
+    """Read a run back, ready to embed; ``model`` where the network was your own."""
+    where = Path(folder)
+    facts = read_facts(where)
+    try:
+        config = TrainConfig().with_changes(**facts["config"])
+        inputs = Inputs(**facts["inputs"])
+    except TypeError:
+        _check.refuse(f"{where / RUN} is damaged or not a run's description.")
+    if model is None:
+        if config.model == "own":
+            _check.refuse(f"{where} holds the weights of your own network; give it as model.")
+        model = build_model(config.with_changes(weights=None), inputs)
+    path = where / WEIGHTS
+    if not path.is_file():
+        _check.refuse(f"{where} has no weights yet ({WEIGHTS} is written at the first validation).")
+    tensors, progress = load_tensors(path, "model")
+    put(model, tensors, path)
+    model.to(device).eval()
+    names = tuple(facts["class_names"])
+    return Run(model, config, inputs, where, names, Progress(**progress), read_log(where))

@@ -1,0 +1,192 @@
+"""Small files in the layouts of the publishers, for the tests of the readers."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from rankbits.data.publishers import cifar, fashion_mnist, omniglot
+
+
+def unsummed(monkeypatch):
+    """What the tests make has other sums than what the publishers made."""
+    for module in (cifar, fashion_mnist):
+        monkeypatch.setattr(module, "SUMS", {})
+    monkeypatch.setattr(omniglot, "SUMS", dict.fromkeys(omniglot.SUMS, None))
+
+
+def write(path: Path, content: bytes | str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def records(heads: np.ndarray, seed: int) -> bytes:
+    """CIFAR's records: labels, then planes. The first pixels tell the rows apart."""
+    pixels = np.random.default_rng(seed).integers(0, 256, (len(heads), 8), dtype=np.uint8)
+    planes = np.zeros((len(heads), 3072), np.uint8)
+    planes[:, :8] = pixels
+    return np.concatenate([heads.astype(np.uint8), planes], axis=1).tobytes()
+
+
+def make_cifar10(root: Path, per_class: int = 720) -> Path:
+    labels = np.tile(np.arange(10), per_class).reshape(6, -1)
+    for seed, (name, part) in enumerate(zip(cifar.BATCHES, labels, strict=True)):
+        write(root / "cifar-10-batches-bin" / name, records(part[:, None], seed))
+    return root
+
+
+def make_cifar100(root: Path) -> Path:
+    for seed, name in enumerate(("train", "test")):
+        fine = np.arange(200) % 100
+        heads = np.stack([fine // 5, fine], axis=1)
+        write(root / "cifar-100-binary" / f"{name}.bin", records(heads, seed))
+    write(
+        root / "cifar-100-binary" / "coarse_label_names.txt", "\n".join(f"c{i}" for i in range(20))
+    )
+    return root
+
+
+def idx(values: np.ndarray) -> bytes:
+    return (
+        bytes((0, 0, 8, values.ndim))
+        + np.array(values.shape, ">u4").tobytes()
+        + values.astype(np.uint8).tobytes()
+    )
+
+
+def make_fashion(root: Path, train: int = 11_000, test: int = 200) -> Path:
+    draw = np.random.default_rng(0)
+    for part, rows in (("train", train), ("t10k", test)):
+        images = draw.integers(0, 256, (rows, 2, 4), dtype=np.uint8)
+        folder = root / "fashion-mnist"
+        write(folder / f"{part}-images-idx3-ubyte.gz", gzip.compress(idx(images), 1))
+        write(folder / f"{part}-labels-idx1-ubyte.gz", gzip.compress(idx(np.arange(rows) % 10)))
+    return root
+
+
+def png(pixels: np.ndarray, mode: str | None = None) -> bytes:
+    out = io.BytesIO()
+    image = Image.fromarray(pixels)
+    (image.convert(mode) if mode else image).save(out, "PNG")
+    return out.getvalue()
+
+
+def drawing(number: int) -> bytes:
+    """A drawing of Omniglot: one bit a pixel, ink black on white."""
+    pixels = np.full((105, 105), 255, np.uint8)
+    pixels[number % 105, : 1 + number // 105] = 0
+    return png(pixels, "1")
+
+
+def make_omniglot(root: Path, packed: bool = True) -> Path:
+    """Two alphabets of two characters and three drawings each, then one of two."""
+    number = 0
+    for part, alphabets in (("background", ("Latin", "Greek")), ("evaluation", ("ULOG",))):
+        files = {}
+        for alphabet in alphabets:
+            for character in ("character01", "character02"):
+                for one in range(3):
+                    number += 1
+                    name = f"images_{part}/{alphabet}/{character}/{number:04}_{one}.png"
+                    files[name] = drawing(number)
+        if packed:
+            archive = root / "omniglot" / f"images_{part}.zip"
+            archive.parent.mkdir(parents=True, exist_ok=True)
+            with zipfile.ZipFile(archive, "w") as target:
+                for name, content in files.items():
+                    target.writestr(name, content)
+        else:
+            for name, content in files.items():
+                write(root / "omniglot" / name, content)
+    return root
+
+
+def make_nus_wide(root: Path, labels: np.ndarray, absent: tuple[int, ...] = ()) -> Path:
+    """``labels`` is (n, concepts) of 0 and 1."""
+    folder = root / "nus-wide"
+    names = [f"tag{i % 3}\\{i:04}_{i}.jpg" for i in range(len(labels))]
+    write(folder / "ImageList" / "Imagelist.txt", "\r\n".join(names) + "\r\n")
+    for column in range(labels.shape[1]):
+        text = "".join(f"{int(value)}\n" for value in labels[:, column])
+        write(folder / "Groundtruth" / "AllLabels" / f"Labels_c{column:02}.txt", text)
+    for i, name in enumerate(names):
+        if i not in absent:
+            write(folder / "Flickr" / name.replace("\\", "/"), str(i))
+    return root
+
+
+def make_coco(root: Path, train: int, val: int) -> Path:
+    """Every tenth image has no label; image i has labels 7 i and 7 i + 3 of the 80."""
+    kinds = [{"id": 3 * i + 1, "name": f"thing{i}"} for i in range(80)]
+    start = 0
+    for part, rows in (("train", train), ("val", val)):
+        images = [{"id": 10 * (start + i), "file_name": f"{start + i}.jpg"} for i in range(rows)]
+        notes = [
+            {"image_id": 10 * (start + i), "category_id": 3 * ((7 * i + more) % 80) + 1}
+            for i in range(rows)
+            if i % 10
+            for more in (0, 3, 3)
+        ]
+        table = {"images": images, "annotations": notes, "categories": kinds}
+        write(root / "coco" / "annotations" / f"instances_{part}2014.json", json.dumps(table))
+        start += rows
+    write(root / "coco" / "train2014" / "1.jpg", "")
+    return root
+
+
+def make_imagenet100(root: Path, train: int, val: int, classes: int) -> Path:
+    for part, rows in (("train", train), ("val", val)):
+        for wnid in range(classes):
+            for i in range(rows):
+                write(root / "imagenet100" / part / f"n{wnid:08}" / f"{i:04}.JPEG", f"{wnid} {i}")
+    return root
+
+
+def make_products(root: Path) -> Path:
+    folder = root / "Stanford_Online_Products"
+    number = 0
+    for part, classes in (("train", (1, 2, 3)), ("test", (4, 5))):
+        lines = ["image_id class_id super_class_id path"]
+        for product in classes:
+            kind, name = (1, "bicycle") if product % 2 else (2, "coffee_maker")
+            for i in range(3):
+                number += 1
+                lines.append(f"{number} {product} {kind} {name}_final/{product}_{i}.JPG")
+                write(folder / f"{name}_final" / f"{product}_{i}.JPG", str(number))
+        write(folder / f"Ebay_{part}.txt", "\n".join(lines) + "\n")
+    return root
+
+
+def make_inshop(root: Path) -> Path:
+    rows = []
+    for item, clothes, parts in (
+        (1, "WOMEN/Dresses", ("train", "train")),
+        (2, "MEN/Denim", ("train", "train", "train")),
+        (7, "WOMEN/Dresses", ("query", "gallery", "gallery")),
+        (9, "WOMEN/Tees_Tanks", ("query", "gallery")),
+    ):
+        for i, part in enumerate(parts):
+            name = f"img/{clothes}/id_{item:08}/{i:02}_1_front.jpg"
+            write(root / "inshop" / "Img" / name, f"{item} {i}")
+            rows.append(f"{name}      id_{item:08} {part}")
+    head = f"{len(rows)}\nimage_name item_id evaluation_status\n"
+    write(root / "inshop" / "Eval" / "list_eval_partition.txt", head + "\n".join(rows) + "\n")
+    return root
+
+
+def make_vehicleid(root: Path) -> Path:
+    folder = root / "VehicleID_V1.0"
+    for name, vehicles in (("train_list", (10, 11, 12)), ("test_list_800", (20, 21))):
+        lines = [f"{100 * v + i:07} {v}" for v in vehicles for i in range(3)]
+        write(folder / "train_test_split" / f"{name}.txt", "\n".join(lines) + "\n")
+        for line in lines:
+            write(folder / "image" / f"{line.split()[0]}.jpg", line)
+    write(folder / "attribute" / "model_attr.txt", "10 5\n12 77\n20 5\n")
+    return root

@@ -1,0 +1,444 @@
+"""A user's own data: examples, images of every make, folders, tables, arrays, a look at them."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import layouts
+from rankbits import cli
+from rankbits._check import Refusal
+from rankbits.commands.data import Data
+from rankbits.data import images
+from rankbits.data.examples import Examples, fingerprints
+from rankbits.data.folders import read_examples
+from rankbits.data.images import ImageFiles, Unreadable, decode, measure
+from rankbits.data.inspect import inspect
+
+# ---- examples
+
+
+def test_examples_know_their_kind_and_keep_names():
+    features = Examples(np.eye(4, dtype=np.float32), [1, 0, 1, 1], class_names=("a", "b"))
+    pixels = Examples(np.zeros((3, 5, 4), np.uint8), np.eye(3, dtype=int))
+    files = Examples(ImageFiles(np.array(["x", "y"])), [3, 3], [-1, 0], category_names=("c",))
+    assert [e.kind for e in (features, pixels, files)] == ["features", "images", "files"]
+    assert pixels.inputs.shape == (3, 5, 4, 1) and pixels.labels.dtype == bool
+    part = features.subset(np.array([3, 1]))
+    assert part.inputs.tolist() == [[0, 0, 0, 1], [0, 1, 0, 0]] and part.labels.tolist() == [1, 0]
+    assert part.class_names == ("a", "b") and part.categories is None
+    assert files.subset([1]).inputs.paths.tolist() == ["y"]
+    assert files.subset([1]).categories.tolist() == [0] and len(files.subset([])) == 0
+    assert str(files) == "Examples(2 image files, 1 classes, 1 category)"
+
+
+BAD_EXAMPLES = {
+    "float features": (np.zeros((2, 3), int), [0, 1], {}),
+    "ImageFiles; got uint8": (np.zeros((2, 3, 3, 2), np.uint8), [0, 1], {}),
+    "inputs must be finite; row 1": (np.array([[0.0], [np.nan]]), [0, 1], {}),
+    "labels must have one row for each of the inputs: 2; got 3": (np.eye(2), [0, 1, 2], {}),
+    "labels must be whole numbers": (np.eye(2), [0.5, 1], {}),
+    "categories must be at least -1": (np.eye(2), [0, 1], {"categories": [-2, 0]}),
+    "categories must be (n,) whole": (np.eye(2), [0, 1], {"categories": [0.5, 0]}),
+    "labels must have a name each": (np.eye(2), [0, 1], {"class_names": ("a",)}),
+    "one name for each of 2 columns": (np.eye(2), np.eye(2), {"class_names": ("a",)}),
+}
+
+
+@pytest.mark.parametrize("sentence", BAD_EXAMPLES)
+def test_examples_refuse(sentence):
+    inputs, labels, rest = BAD_EXAMPLES[sentence]
+    with pytest.raises(Refusal) as refusal:
+        Examples(inputs, labels, **rest)
+    assert sentence in str(refusal.value)
+
+
+def test_subsets_refuse_rows_that_are_not_there():
+    examples = Examples(np.eye(3), [0, 1, 2])
+    for rows in ([3], [-1], [0.5], [[0]], [True, False, True]):
+        with pytest.raises(Refusal, match="rows must"):
+            examples.subset(rows)
+    with pytest.raises(Refusal, match=r"paths must be \(n,\) of str"):
+        ImageFiles(np.array([1, 2]))
+
+
+@given(st.lists(st.binary(min_size=3, max_size=3), max_size=30))
+def test_equal_bytes_have_equal_fingerprints(rows):
+    values = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, 1, 1, 3)
+    found = fingerprints(values)
+    assert found.dtype == np.uint64 and len(set(found.tolist())) == len(set(rows))
+    for i, row in enumerate(rows):
+        assert found[i] == found[rows.index(row)]
+
+
+# ---- images
+
+
+def test_the_middle_is_kept_and_the_shorter_side_fits(tmp_path):
+    wide = np.zeros((10, 30, 3), np.uint8)
+    wide[:, 10:20] = (10, 200, 30)
+    Image.fromarray(wide).save(tmp_path / "wide.png")
+    assert (decode(tmp_path / "wide.png", 10) == (10, 200, 30)).all()
+    assert decode(tmp_path / "wide.png", 7).shape == (7, 7, 3)
+    assert decode(tmp_path / "wide.png", 20, channels=1).shape == (20, 20, 1)
+    assert measure(tmp_path / "wide.png") == (30, 10)
+    stripes = np.tile(np.array([0, 255], np.uint8), (64, 32))
+    Image.fromarray(stripes).save(tmp_path / "stripes.png")
+    assert np.ptp(decode(tmp_path / "stripes.png", 8, 1).astype(int)) < 40, "antialiased"
+
+
+def test_orientation_is_honoured(tmp_path):
+    pixels = np.zeros((16, 16, 3), np.uint8)
+    pixels[:8, :8] = 255
+    for orientation, corner in ((1, (0, 0)), (3, (1, 1)), (6, (0, 1)), (8, (1, 0)), (2, (0, 1))):
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        Image.fromarray(pixels).save(tmp_path / "turned.png", exif=exif)
+        found = decode(tmp_path / "turned.png", 16)[..., 0].reshape(2, 8, 2, 8).mean(axis=(1, 3))
+        assert np.argwhere(found > 200).tolist() == [list(corner)], orientation
+
+
+def test_every_make_of_image_becomes_plain(tmp_path):
+    clear = np.zeros((4, 4, 4), np.uint8)
+    clear[..., 0] = 255
+    Image.fromarray(clear).save(tmp_path / "clear.png")
+    assert (decode(tmp_path / "clear.png", 4) == 255).all(), "transparent is white"
+    palette = Image.new("P", (4, 4), 1)
+    palette.putpalette([0, 0, 0, 9, 8, 7])
+    palette.save(tmp_path / "palette.png")
+    assert (decode(tmp_path / "palette.png", 4) == (9, 8, 7)).all()
+    palette.save(tmp_path / "hole.gif", transparency=1)
+    assert (decode(tmp_path / "hole.gif", 4) == 255).all()
+    Image.fromarray(np.full((4, 4), 0x8081, np.uint16)).save(tmp_path / "deep.png")
+    assert (decode(tmp_path / "deep.png", 4) == 0x80).all()
+    Image.fromarray(np.full((4, 4), 0x8081, np.uint16)).save(tmp_path / "deep.tif")
+    assert (decode(tmp_path / "deep.tif", 4, 1) == 0x80).all()
+    Image.fromarray(np.full((4, 4), 0.5, np.float32)).save(tmp_path / "share.tif")
+    assert (decode(tmp_path / "share.tif", 4) == 127).all()
+    Image.fromarray(np.full((4, 4), np.nan, np.float32)).save(tmp_path / "nan.tif")
+    assert (decode(tmp_path / "nan.tif", 4) == 0).all()
+    Image.new("CMYK", (4, 4), (0, 255, 255, 0)).save(tmp_path / "ink.jpg")
+    assert decode(tmp_path / "ink.jpg", 4)[0, 0].tolist() == pytest.approx([255, 0, 0], abs=4)
+    phone = [Image.new("RGB", (40, 40), shade) for shade in ("white", "black")]
+    phone[0].save(tmp_path / "phone.jpg", "MPO", save_all=True, append_images=phone[1:])
+    assert (decode(tmp_path / "phone.jpg", 4) == 255).all()
+    Image.new("1", (4, 4), 1).save(tmp_path / "bit.bmp")
+    assert (decode(tmp_path / "bit.bmp", 4) == 255).all()
+    Image.new("LA", (4, 4), (0, 128)).save(tmp_path / "half.webp", lossless=True)
+    assert decode(tmp_path / "half.webp", 1)[0, 0].tolist() == pytest.approx([127] * 3, abs=1)
+    frames = [Image.new("L", (4, 4), shade) for shade in (50, 200)]
+    frames[0].save(tmp_path / "moves.gif", save_all=True, append_images=frames[1:])
+    assert (decode(tmp_path / "moves.gif", 4, 1) == 50).all(), "the first frame"
+
+
+def test_large_jpegs_shrink_as_small_ones_do(tmp_path):
+    ramp = np.linspace(0, 255, 1600).astype(np.uint8)
+    Image.fromarray(np.tile(ramp, (1200, 1))).save(tmp_path / "ramp.jpg", quality=95)
+    found = decode(tmp_path / "ramp.jpg", 16, 1)[8, :, 0].astype(float)
+    wanted = ramp[200:1400].reshape(16, 75).mean(axis=1)
+    assert np.abs(found - wanted).max() < 3
+
+
+def header_only(width: int, height: int) -> bytes:
+    """A PNG that claims a size and holds nothing."""
+    chunk = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    crc = struct.pack(">I", zlib.crc32(chunk))
+    begun = struct.pack(">I", 1000) + b"IDAT" + bytes(9)
+    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + crc + begun
+
+
+HOSTILE = {
+    "huge.png": (header_only(60_000, 60_000), "must have at most 67,108,864 pixels"),
+    "bomb.png": (header_only(10_000, 10_000), "must have at most 67,108,864 pixels"),
+    "large.png": (header_only(8_193, 8_192), "pixels; got 8,193 x 8,192"),
+    "bare.png": (header_only(4, 4), "truncated or damaged"),
+    "empty.jpg": (b"", "not an image of a known format"),
+    "text.png": (b"hello", "not an image of a known format"),
+    "page.png": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "of a known format"),
+    "drawing.svg": (b'<svg xmlns="http://www.w3.org/2000/svg"/>', "not an image of a known format"),
+    "zeros.gif": (b"GIF89a" + bytes(20), "read|damaged|known format"),
+    "head.tif": (b"II*\0\xff\xff\xff\x7f", "read|damaged|known format"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_files_are_unreadable_in_one_sentence(name, tmp_path):
+    content, sentence = HOSTILE[name]
+    path = layouts.write(tmp_path / name, content)
+    with pytest.raises(Unreadable, match=sentence) as refusal:
+        decode(path, 8)
+    assert str(refusal.value).startswith(str(path)) and "\n" not in str(refusal.value)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(("PNG", "JPEG", "GIF", "TIFF", "WEBP", "BMP")), st.data())
+def test_a_damaged_file_is_pixels_or_unreadable(tmp_path_factory, form, data):
+    path = tmp_path_factory.getbasetemp() / f"damaged.{form.lower()}"
+    draw = np.random.default_rng(0)
+    Image.fromarray(draw.integers(0, 256, (16, 16, 3), dtype=np.uint8)).save(path, form)
+    whole = bytearray(path.read_bytes())
+    for _ in range(3):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(whole[: data.draw(st.integers(0, len(whole)))])
+    try:
+        found = decode(path, 8)
+    except Unreadable as sentence:
+        found = str(sentence)
+    assert str(path) in found if isinstance(found, str) else found.shape == (8, 8, 3)
+
+
+def test_what_is_no_file_is_unreadable(tmp_path):
+    for path in (tmp_path, tmp_path / "nowhere.png", "nul\0byte.png"):
+        with pytest.raises(Unreadable):
+            decode(path, 8)
+    with pytest.raises(Refusal, match="side must be a whole number"):
+        decode("x.png", 0)
+    with pytest.raises(Refusal, match="channels must be 1 or 3; got 4"):
+        decode("x.png", 8, channels=4)
+
+
+def test_a_long_thin_image_stays_small(tmp_path):
+    Image.new("L", (60_000, 1), 77).save(tmp_path / "thin.png")
+    assert (decode(tmp_path / "thin.png", 224, 1) == 77).all()
+
+
+def test_without_pillow_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "PIL.Image", None)
+    with pytest.raises(Refusal, match=r"Images need Pillow: pip install 'rankbits\[images\]'"):
+        images.decode("x.png", 8)
+
+
+# ---- folders, tables, arrays
+
+
+def paint(path, shade=0):
+    return layouts.write(path, layouts.png(np.full((6, 8, 3), shade, np.uint8)))
+
+
+def test_a_folder_of_classes(tmp_path):
+    for shade, name in enumerate(("cat/2.PNG", "cat/1.jpeg", "ant/x.webp", "10/y.png")):
+        paint(tmp_path / name, shade)
+    layouts.write(tmp_path / "cat" / "notes.txt", "not an image")
+    layouts.write(tmp_path / "cat" / ".hidden.png", "not seen")
+    layouts.write(tmp_path / ".git" / "a" / "b.png", "not seen")
+    found = read_examples(tmp_path)
+    names = [os.path.relpath(path, tmp_path) for path in found.inputs.paths]
+    assert names == ["10/y.png", "ant/x.webp", "cat/1.jpeg", "cat/2.PNG"]
+    assert found.class_names == ("10", "ant", "cat") and found.labels.tolist() == [0, 1, 2, 2]
+    assert found.kind == "files" and found.categories is None
+
+
+def test_a_folder_of_categories(tmp_path):
+    for name in ("pets/cat/1.png", "pets/dog/1.png", "wild/cat/1.png"):
+        paint(tmp_path / name)
+    found = read_examples(tmp_path)
+    assert found.class_names == ("pets/cat", "pets/dog", "wild/cat")
+    assert found.categories.tolist() == [0, 0, 1] and found.category_names == ("pets", "wild")
+
+
+def test_a_linked_folder_counts_and_a_circle_ends(tmp_path):
+    paint(tmp_path / "elsewhere" / "1.png")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "cat").symlink_to(tmp_path / "elsewhere")
+    assert read_examples(tmp_path / "mine").class_names == ("cat",)
+    (tmp_path / "elsewhere" / "round").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Refusal, match="must lie equally deep"):
+        read_examples(tmp_path / "mine")
+
+
+def test_folders_that_say_too_little_are_refused(tmp_path):
+    with pytest.raises(Refusal, match="holds no image"):
+        read_examples(tmp_path)
+    paint(tmp_path / "a" / "1.png")
+    paint(tmp_path / "b" / "c" / "1.png")
+    with pytest.raises(Refusal, match=r"equally deep; .*a/1.png and .*b/c/1.png do not"):
+        read_examples(tmp_path)
+    paint(tmp_path / "flat" / "1.png")
+    with pytest.raises(Refusal, match=r"must hold class/\*.png or category/class/\*.png"):
+        read_examples(tmp_path / "flat")
+    for part in ("train", "val"):
+        paint(tmp_path / "sets" / part / "cat" / "1.png")
+    with pytest.raises(Refusal, match=r"holds splits \(train, val\), not categories"):
+        read_examples(tmp_path / "sets")
+    assert read_examples(tmp_path / "sets" / "train").class_names == ("cat",)
+
+
+def test_tables(tmp_path):
+    table = layouts.write(
+        tmp_path / "t.csv", '\ufeffImage,note,Class,category\na.png,"x, y",10,wild\n b.png ,z,9,\n'
+    )
+    found = read_examples(table)
+    assert found.inputs.paths.tolist() == [str(tmp_path / "a.png"), str(tmp_path / "b.png")]
+    assert found.class_names == ("9", "10") and found.labels.tolist() == [1, 0]
+    assert found.categories.tolist() == [0, -1] and found.category_names == ("wild",)
+    several = layouts.write(tmp_path / "t.tsv", "path\tlabel\na\tx; y\nb\t\n/c\tx|z\n")
+    found = read_examples(several)
+    assert found.class_names == ("x", "y", "z")
+    assert found.labels.tolist() == [[True, True, False], [False] * 3, [True, False, True]]
+    assert found.inputs.paths[2] == "/c"
+
+
+def test_parquet_tables(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = {"path": ["a.png", "b.png"], "label": [7, 3], "category": ["k", None]}
+    parquet.write_table(pyarrow.table(rows), tmp_path / "t.parquet")
+    found = read_examples(tmp_path / "t.parquet")
+    assert found.labels.tolist() == [1, 0] and found.class_names == ("3", "7")
+    assert found.categories.tolist() == [0, -1]
+    rows = {"embeddings": [[1.0, 2.0], [3.0, 4.0]], "labels": [5, 6]}
+    parquet.write_table(pyarrow.table(rows), tmp_path / "e.parquet")
+    found = read_examples(tmp_path / "e.parquet")
+    assert found.inputs.tolist() == [[1, 2], [3, 4]] and found.labels.tolist() == [5, 6]
+    (tmp_path / "e.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(Refusal, match=r"damaged or not a .parquet file"):
+        read_examples(tmp_path / "e.parquet")
+
+
+BAD_TABLES = {
+    "must have a column 'path' or 'file' or 'image'; it has name, label": "name,label\na,b\n",
+    "must have a column 'label' or 'class'; it has path": "path\na\n",
+    "must have rows; it has only its header": "path,label\n",
+    "line 3 must have 2 fields; got 3": "path,label\na,b\na,b,c\n",
+    "row 2 has no label": "path,label\na,b\nc,\n",
+    "row 1 has no path": "path,label\n ,b\n",
+    "not a table in UTF-8 text": b"path,label\n\xff\xfe,b\n",
+    "it has nothing": "",
+}
+
+
+@pytest.mark.parametrize("sentence", BAD_TABLES)
+def test_tables_refuse(sentence, tmp_path):
+    with pytest.raises(Refusal) as refusal:
+        read_examples(layouts.write(tmp_path / "t.csv", BAD_TABLES[sentence]))
+    assert sentence in str(refusal.value)
+
+
+def test_array_files(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, images=np.zeros((2, 3, 3, 1), np.uint8), labels=["b", "a"], categories=[0, -1])
+    found = read_examples(path)
+    assert found.kind == "images" and found.class_names == ("a", "b")
+    assert found.labels.tolist() == [1, 0] and found.categories.tolist() == [0, -1]
+    np.savez(path, features=np.eye(2), labels=np.eye(2, dtype=int))
+    assert read_examples(path).labels.dtype == bool
+    np.savez(path, features=np.eye(2))
+    with pytest.raises(Refusal, match=r"must hold 'labels' and one of .* it holds features"):
+        read_examples(path)
+    np.savez(path, features=np.eye(2), labels=np.array([{}, None], object))
+    with pytest.raises(Refusal, match=r"truncated, damaged or not a .npz file"):
+        read_examples(path)
+    path.write_bytes(b"PK")
+    with pytest.raises(Refusal, match=r"truncated, damaged or not a .npz file"):
+        read_examples(path)
+    for name, sentence in (("x.docx", "must be a folder of images, a table"), ("y", "not exist")):
+        if sentence != "not exist":
+            layouts.write(tmp_path / name, "")
+        with pytest.raises(Refusal, match=sentence):
+            read_examples(tmp_path / name)
+
+
+# ---- a look at them
+
+
+@pytest.fixture
+def messy(tmp_path):
+    """Five classes: one of one image, a copy within a class, one across, two that are no images."""
+    for shade, name in enumerate(("a/1", "a/2", "b/1", "b/2", "c/1", "d/1", "d/2")):
+        paint(tmp_path / f"{name}.png", 10 * shade)
+    paint(tmp_path / "a" / "again.png", 10)
+    paint(tmp_path / "b" / "of_d.png", 50)
+    layouts.write(tmp_path / "e" / "text.png", "hello")
+    layouts.write(tmp_path / "e" / "half.png", layouts.drawing(1)[:60])
+    Image.new("L", (30, 20)).save(tmp_path / "d" / "wide.png")
+    return tmp_path
+
+
+def test_a_look_finds_what_is_amiss(messy):
+    found = inspect(messy)
+    assert (found.examples, found.classes, found.smallest_class, found.largest_class) == (
+        12,
+        5,
+        1,
+        3,
+    )
+    assert found.single == ("c",) and found.shape == "8 x 6 to 30 x 20 pixels"
+    assert [os.path.basename(s.split(" ")[0]) for s in found.unreadable] == ["half.png", "text.png"]
+    assert found.copies_within == 2 and found.copies_across == 2
+    assert [os.path.relpath(p, messy) for p in found.across] == ["b/of_d.png", "d/1.png"]
+    text = str(found)
+    assert "1 classes have one example" in text and "2 files cannot be read:" in text
+    assert "2 examples are byte-identical to one of another class (label noise):" in text
+    assert json.loads(found.to_json())["single"] == ["c"]
+
+
+def test_a_look_at_clean_data_says_so(tmp_path):
+    np.savez(tmp_path / "a.npz", features=np.eye(4), labels=[0, 0, 1, 1], categories=[0, 0, 1, 1])
+    found = inspect(tmp_path / "a.npz")
+    assert str(found).splitlines() == [
+        f"{tmp_path / 'a.npz'}: 4 features, 4 dimensions",
+        "2 classes of 2 to 2 examples, median 2; 2 categories",
+        "nothing amiss was found",
+    ]
+
+
+def test_a_look_at_several_labels(tmp_path):
+    hot = np.array([[1, 0], [1, 1], [0, 0], [1, 0]])
+    np.savez(tmp_path / "a.npz", features=np.array([[1.0], [1.0], [2.0], [1.0]]), labels=hot)
+    found = inspect(tmp_path / "a.npz")
+    assert found.without_label == 1 and found.single == ("1",) and found.classes == 2
+    assert found.copies_within == 2 and found.across == ("row 0", "row 1", "row 3")
+
+
+def test_a_look_at_a_protocol(tmp_path, monkeypatch):
+    layouts.unsummed(monkeypatch)
+    monkeypatch.setenv("RANKBITS_DATA", str(layouts.make_omniglot(tmp_path)))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Refusal, match="omniglot must hold class"):
+        inspect(layouts.write(tmp_path / "other" / "omniglot" / "a.png", "").parent)
+    monkeypatch.chdir(tmp_path / "other" / "omniglot")
+    found = inspect("omniglot")
+    assert found.name == "Protocol(omniglot: 12 train, 6 queries, 6 database)"
+    assert found.shape == "105 x 105 pixels, grey" and found.leaks == ()
+    with pytest.raises(Refusal, match=r"neither a file, a folder nor a protocol \(did you mean"):
+        inspect("omniglo")
+
+
+def test_names_that_are_no_utf8_can_be_shown(tmp_path):
+    (tmp_path / "a").mkdir()
+    odd = os.fsencode(tmp_path / "a") + b"/\xff.png"
+    try:
+        with open(odd, "wb") as file:
+            file.write(b"no image")
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    paint(tmp_path / "a" / "1.png")
+    found = inspect(tmp_path)
+    assert len(found.unreadable) == 1 and "\\udcff.png" in str(found)
+    str(found).encode("utf-8")
+
+
+def test_the_command(messy, capsys):
+    assert cli.main(["data", "check", str(messy)]) == 0
+    assert "2 files cannot be read" in capsys.readouterr().out
+    assert cli.main(["data", "check", str(messy), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["classes"] == 5
+    assert cli.main(["data", "chek", str(messy)]) == 1
+    assert capsys.readouterr().err == (
+        "rankbits: The action of rankbits data must be one of 'check'; got 'chek' "
+        "(did you mean 'check'?).\n"
+    )
+    assert cli.main(["data", "check"]) == 1
+    assert "Give what to look at: rankbits data check FOLDER." in capsys.readouterr().err
+    layouts.write(messy / "none" / "x" / "a.png", "")
+    assert cli.main(["data", "check", str(messy / "none")]) == 1
+    assert "None of 1 images can be read; the first: " in capsys.readouterr().err
+    assert Data.places == ("action", "folder")
