@@ -30,7 +30,7 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 
 test: check
-	$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n auto --dist loadgroup --cov --cov-report=term:skip-covered
 
 bench: $(VENV)/.bench
 	set -e; for script in benchmarks/speed_*.py; do $(BIN)/python $$script --save; done

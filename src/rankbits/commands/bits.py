@@ -93,6 +93,7 @@ class Encode:
     keep_embeddings: bool = option(
         False, "save the embeddings with the codes too (for --tie-break)"
     )
+    ray: str | None = option(None, "encode by Ray: local, auto, host:port or ray://host:port")
 
     def work(self) -> None:
         from rankbits.quantizers import load
@@ -106,6 +107,14 @@ class Encode:
         quantizer = load(self.quantizer)
         value, columns = read_both(self.embeddings)
         labels = read_labels(self.labels, columns, len(value))
-        codes = encoded(quantizer, value)
+        codes = self._by_ray(quantizer, value) if self.ray else encoded(quantizer, value)
         codes.save(self.out, labels=labels, embeddings=value if self.keep_embeddings else None)
         print(f"{codes} -> {self.out}")
+
+    def _by_ray(self, quantizer: Quantizer, value: Any) -> Codes:
+        """A file that can be mapped is read by the workers themselves."""
+        from rankbits.scale import encode
+
+        assert self.embeddings is not None and self.ray is not None
+        mapped = Path(self.embeddings).suffix == ".npy"
+        return encode(quantizer, self.embeddings if mapped else value, self.ray)

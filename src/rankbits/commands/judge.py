@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from rankbits._check import refuse
@@ -37,6 +38,7 @@ class Evaluate:
     json: bool = option(False, "print JSON")
     markdown: bool = option(False, "print a Markdown table")
     html: str | None = option(None, "also write a self-contained page here")
+    ray: str | None = option(None, "count by Ray: local, auto, host:port or ray://host:port")
 
     def work(self) -> None:
         report = self._of_run() if self.run or self.qrels else self._of_codes()
@@ -70,7 +72,12 @@ class Evaluate:
                     refuse(
                         f"{path} holds no {wanted}: save them with codes.save(path, {wanted}=...)."
                     )
-        return evaluate(
+        judge: Any = evaluate
+        if self.ray:
+            from rankbits import scale
+
+            judge = partial(scale.evaluate, address=self.ray)
+        return judge(
             queries,
             database,
             of_queries["labels"],

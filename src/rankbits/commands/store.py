@@ -1,0 +1,163 @@
+"""Commands that remember and find: index and search."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rankbits import _check
+from rankbits._check import refuse
+from rankbits._files import write_whole
+from rankbits._option import option
+from rankbits.data.arrays import read_columns
+from rankbits.indexes.addresses import open_index
+from rankbits.types import Codes, Results
+
+SHOWN = 20  # queries whose results are printed
+
+
+def read_ids(given: str | None, columns: dict[str, np.ndarray], codes: str) -> Any:
+    """Ids of their own file (an array, or text with one a line), of a column, or None."""
+    if given is None:
+        return columns.get("ids")
+    if given in columns:
+        return columns[given]
+    path = Path(given)
+    if not path.suffix:
+        listed = ", ".join(sorted(columns)) or "nothing else"
+        refuse(f"ids must be a file or a column of {codes}, which holds {listed}; got '{given}'.")
+    if path.suffix == ".txt":
+        if not path.is_file():
+            refuse(f"{path} does not exist or is not a file.")
+        try:
+            text = path.read_text("utf-8")
+        except UnicodeDecodeError:
+            refuse(f"{path} must be text in UTF-8, one id a line.")
+        return text.removesuffix("\n").split("\n") if text else []
+    found = read_columns(path, "ids")
+    if "ids" not in found:
+        refuse(f"{path} holds no array called 'ids'.")
+    return found["ids"]
+
+
+def shown(address: str) -> str:
+    """An address without the name and password that a database's may carry."""
+    return re.sub(r"//[^/@]*@", "//", address)
+
+
+@dataclass(frozen=True)
+class Index:
+    """Put codes into an index: a file, DuckDB, PostgreSQL or Milvus; made where it is not there."""
+
+    name: ClassVar[str] = "index"
+    places: ClassVar[tuple[str, ...]] = ("codes",)
+
+    codes: str | None = option(None, "what rankbits encode wrote (.npz, .safetensors)")
+    out: str | None = option(
+        None, "a path, duckdb:PATH, postgresql://..., milvus:PATH or milvus:http://...", "o"
+    )
+    ids: str | None = option(
+        None, "ids: .npy, .npz, .txt (one a line) or a column of the codes file (default: its ids)"
+    )
+
+    def work(self) -> None:
+        if not self.codes or not self.out:
+            refuse("Give the codes and where to put them: rankbits index CODES -o ADDRESS.")
+        codes, columns = Codes.load_columns(self.codes)
+        ids = read_ids(self.ids, columns, self.codes)
+        with open_index(self.out, codes.bits) as index:
+            index.add(codes, ids)
+            print(f"{codes} -> {shown(self.out)}, {index.count():,} in it")
+
+
+@dataclass(frozen=True)
+class Search:
+    """Find the nearest codes in an index: a table of a few, a file or JSON of many."""
+
+    name: ClassVar[str] = "search"
+    places: ClassVar[tuple[str, ...]] = ("address", "queries")
+
+    address: str | None = option(None, "where the index is, as rankbits index was told")
+    queries: str | None = option(None, "codes of the queries (.npz, .safetensors)")
+    k: int = option(10, "how many for each query", "k")
+    radius: int | None = option(None, "instead: everything at this Hamming distance or less")
+    where: str | None = option(None, "only rows of this SQL condition (DuckDB)")
+    out: str | None = option(None, "write ids and distances here, .npz", "o")
+    json: bool = option(False, "print JSON")
+    ray: str | None = option(None, "search by Ray: local, auto, host:port or ray://host:port")
+
+    def work(self) -> None:
+        if not self.address or not self.queries:
+            refuse("Give the index and the queries: rankbits search ADDRESS QUERIES.")
+        if self.out and Path(self.out).suffix != ".npz":
+            refuse(f"{self.out} must end in .npz.")
+        if self.radius is None:
+            _check.cutoff(self.k)
+        queries = Codes.load(self.queries)
+        found = self._by_ray(queries) if self.ray else self._here(queries)
+        if self.out:
+            write_results(self.out, found)
+            print(f"{len(found):,} queries, {found.ids.size:,} found -> {self.out}")
+        elif self.json:
+            rows = [{"ids": i.tolist(), "distances": d.tolist()} for i, d in each(found)]
+            print(json.dumps({"queries": len(found), "results": rows}))
+        else:
+            print(table(found))
+
+    def _here(self, queries: Codes) -> Results:
+        assert self.address is not None
+        options: dict[str, Any] = {}
+        with open_index(self.address, mode="r") as index:
+            if self.where is not None:
+                if not hasattr(index, "scan"):
+                    refuse("--where filters by columns of DuckDB; this index has none.")
+                options["where"] = self.where
+            if self.radius is not None:
+                return index.within(queries, self.radius, **options)
+            return index.search(queries, self.k, **options)
+
+    def _by_ray(self, queries: Codes) -> Results:
+        from rankbits.scale import search
+
+        if self.where is not None:
+            refuse("--where and --ray cannot be used together.")
+        k = self.k if self.radius is None else None
+        assert self.ray is not None
+        return search(queries, self.address, k, radius=self.radius, address=self.ray)
+
+
+def each(found: Results) -> list[tuple[np.ndarray, np.ndarray]]:
+    return [found[i] for i in range(len(found))]
+
+
+def write_results(path: str, found: Results) -> None:
+    """Plain arrays: ``ids``, ``distances`` and, within a radius, ``offsets``."""
+    ids = found.ids.astype(str) if found.ids.dtype == object else found.ids
+    arrays = {"ids": ids, "distances": found.distances}
+    if found.offsets is not None:
+        arrays["offsets"] = found.offsets
+    write_whole(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+
+
+def table(found: Results) -> str:
+    """The results of the first queries, a line each; control characters of ids are spelled out."""
+    lines = [("query", "rank", "distance", "id")]
+    for query, (ids, distances) in enumerate(each(found)[:SHOWN]):
+        for rank, (name, near) in enumerate(zip(ids.tolist(), distances.tolist(), strict=True), 1):
+            plain = name if isinstance(name, int) or name.isprintable() else repr(name)
+            lines.append((str(query), str(rank), str(near), str(plain)))
+        if not len(ids):
+            lines.append((str(query), "-", "-", "nothing"))
+    widths = [max(len(line[i]) for line in lines) for i in range(3)]
+    text = [
+        "  ".join([*(cell.rjust(w) for cell, w in zip(line, widths, strict=False)), line[3]])
+        for line in lines
+    ]
+    if len(found) > SHOWN:
+        text.append(f"and {len(found) - SHOWN:,} more queries: -o RESULTS.npz writes all.")
+    return "\n".join(text)

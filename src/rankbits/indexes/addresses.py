@@ -1,0 +1,95 @@
+"""Where an index lives, by its address."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from typing import Any
+from urllib.parse import parse_qsl
+
+from rankbits import _check
+from rankbits.indexes.index import Index
+
+SCHEMES = ("file", "duckdb", "postgresql", "postgres", "milvus")
+
+
+def open_index(address: str | os.PathLike[str], bits: int | None = None, **options: Any) -> Index:
+    """Open the index at ``address``, or make it there where ``bits`` are given.
+
+    A path or ``file:path`` is a ``FileIndex``; ``duckdb:path``, ``postgresql://...`` and
+    ``milvus:path.db`` or ``milvus:http://...`` are databases, each behind an extra of its name.
+    ``?table=name`` at the end of those three names the table. ``options`` are those of the class:
+    ``mode="r"`` for reading only, ``table=``, PostgreSQL's ``index="hnsw"``.
+
+    >>> import tempfile, pathlib
+    >>> from rankbits import pack
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "codes.index"
+    >>> with open_index(path, bits=3) as index:
+    ...     _ = index.add(pack([[1, 1, 1], [-1, 1, -1]]))
+    >>> with open_index(f"file:{path}", mode="r") as index:
+    ...     index.search(pack([[-1, 1, -1]]), k=1).ids
+    array([[1]])
+    """
+    if not isinstance(address, (str, os.PathLike)) or not str(address):
+        _check.refuse(f"address must be a path or the address of a database; got {address!r}.")
+    text = str(address)
+    # one letter is a drive, not a scheme; and a path object is a path, whatever it is called
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", text) if isinstance(address, str) else None
+    name = scheme[1].lower() if scheme else ""
+    if scheme is None or (name not in SCHEMES and os.path.exists(text)):
+        return _made(_file_index(), text, bits, options)
+    if name not in SCHEMES:
+        listed = ", ".join(f"{s}:" for s in SCHEMES)
+        _check.refuse(
+            f"address must be a path or begin with one of {listed}; got {text!r}"
+            f"{_check.nearest(name, SCHEMES)}."
+        )
+    rest = text[scheme.end() :]
+    if not rest:
+        _check.refuse(f"The address {text!r} names no place.")
+    if name == "file":
+        return _made(_file_index(), rest, bits, options)
+    if name.startswith("postgres"):
+        from rankbits.indexes.engines.postgres import PostgresIndex
+
+        return _made(PostgresIndex, text, bits, options)
+    place, asked = _parted(text, rest)
+    twice = asked.keys() & options.keys()
+    if twice:
+        _check.refuse(f"{min(twice)} is given twice: in the address and as an option.")
+    if name == "duckdb":
+        from rankbits.indexes.engines.duckdb import DuckDBIndex
+
+        return _made(DuckDBIndex, place, bits, asked | options)
+    from rankbits.indexes.engines.milvus import MilvusIndex
+
+    return _made(MilvusIndex, place, bits, asked | options)
+
+
+def _file_index() -> type[Index]:
+    from rankbits.indexes.durable import FileIndex
+
+    return FileIndex
+
+
+def _parted(text: str, rest: str) -> tuple[str, dict[str, Any]]:
+    """The place, and what follows a question mark: ``table=`` alone."""
+    place, _, query = rest.partition("?")
+    asked = dict(parse_qsl(query, keep_blank_values=True))
+    for name in asked:
+        if name != "table":
+            _check.refuse(f"The address {text!r} may ask for table= only; got '{name}'.")
+    return place, asked
+
+
+def _made(kind: type, place: str, bits: int | None, options: dict[str, Any]) -> Index:
+    """An index of a class, its options checked by name."""
+    known = list(inspect.signature(kind).parameters)[2:]
+    for name in options:
+        if name not in known:
+            _check.refuse(
+                f"{kind.__name__} has no option '{name}'{_check.nearest(name, known)}; "
+                f"it has {', '.join(known)}."
+            )
+    return kind(place, bits, **options)

@@ -1,0 +1,135 @@
+"""Embeddings that stay on the disk: .npy files mapped, and int8 with a scale for each dimension."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from rankbits import _check
+from rankbits._files import write_whole
+
+KIND = "int8 embeddings"
+CHUNK = 1 << 22  # numbers handled at a time
+MOST_HEADER = 1 << 16
+
+
+class Embeddings:
+    """Rows (n, dim) of floats, or of int8 that ``scale`` (dim,) makes floats again; ``rows[i]`` are
+    read when asked for, so that a mapped file costs no memory."""
+
+    def __init__(self, values: Any, *, verify: bool = True) -> None:
+        self.scale: np.ndarray | None = None
+        if isinstance(values, (str, os.PathLike)):
+            values = self._open(Path(values), verify)
+        found = _check.matrix("embeddings", values)
+        if found.dtype.kind != "f" and found.dtype != np.int8:
+            _check.refuse(f"embeddings must be floats or int8; got {found.dtype}.")
+        self.rows, (self.count, self.dim) = found, found.shape
+
+    def _open(self, path: Path, verify: bool) -> np.ndarray:
+        if not path.is_file():
+            _check.refuse(f"{path} does not exist or is not a file.")
+        if path.suffix == ".npy":
+            try:
+                return np.load(path, mmap_mode="r", allow_pickle=False)
+            except (ValueError, EOFError, OSError, SyntaxError, OverflowError, MemoryError):
+                _check.refuse(f"{path} is truncated, damaged or not a .npy file of numbers.")
+        try:
+            rows, self.scale = _mapped(path, verify)
+        except (ValueError, KeyError, TypeError, struct.error, RecursionError):
+            _check.refuse(f"{path} is truncated, damaged or not a file of {KIND}.")
+        return rows
+
+    def floats(self, rows: np.ndarray) -> np.ndarray:
+        """Rows by number, as float32 (m, dim)."""
+        found = np.asarray(self.rows[rows], np.float32)
+        return found if self.scale is None else found * self.scale
+
+
+def _blocks(source: Embeddings) -> Iterator[np.ndarray]:
+    step = max(1, CHUNK // max(1, source.dim))
+    for start in range(0, source.count, step):
+        yield source.floats(np.arange(start, min(start + step, source.count)))
+
+
+def quantize_int8(embeddings: Any, path: str | os.PathLike[str]) -> None:
+    """Write embeddings (n, dim), an array or a .npy file, as int8 in a quarter of the room.
+
+    Each dimension has a scale of its own, its largest magnitude over 127, so the error of a number
+    is at most half of that. The file is safetensors with ``rows`` and ``scale``; two passes, a few
+    rows in memory at a time.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "small.safetensors"
+    >>> quantize_int8(np.array([[1.0, -8.0], [0.5, 2.0]], np.float32), path)
+    >>> Embeddings(path).floats(np.array([1])).round(1)
+    array([[0.5, 2. ]], dtype=float32)
+    """
+    source = Embeddings(embeddings)
+    if Path(path).suffix != ".safetensors":
+        _check.refuse(f"{path} must end in .safetensors.")
+    _check.not_empty("embeddings", source.count)
+    largest = np.zeros(source.dim, np.float32)
+    at = 0
+    for block in _blocks(source):
+        if not np.isfinite(block).all():
+            bad = at + int(np.argmin(np.isfinite(block).all(axis=1)))
+            _check.refuse(f"embeddings must be finite; row {bad} has nan or inf.")
+        np.maximum(largest, np.abs(block).max(axis=0), out=largest)
+        at += len(block)
+    scale = np.where(largest > 0, largest / 127, 1).astype("<f4")
+
+    def write(file: IO[bytes]) -> None:
+        head = _header(source.count, source.dim, zlib.crc32(scale.tobytes()), 0)
+        file.write(head + scale.tobytes())
+        crc = 0
+        for block in _blocks(source):
+            small = np.clip(np.rint(block / scale), -127, 127).astype(np.int8)
+            crc = zlib.crc32(small.tobytes(), crc)
+            file.write(small.tobytes())
+        file.seek(0)
+        file.write(_header(source.count, source.dim, zlib.crc32(scale.tobytes()), crc))
+
+    write_whole(path, write)
+
+
+def _header(count: int, dim: int, scale_crc: int, rows_crc: int) -> bytes:
+    facts = {"rankbits": KIND, "crc32.scale": f"{scale_crc:08x}", "crc32.rows": f"{rows_crc:08x}"}
+    ends = (0, 4 * dim, 4 * dim + count * dim)
+    text = json.dumps({
+        "__metadata__": facts,
+        "scale": {"dtype": "F32", "shape": [dim], "data_offsets": ends[:2]},
+        "rows": {"dtype": "I8", "shape": [count, dim], "data_offsets": ends[1:]},
+    }).encode()  # fmt: skip
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text
+
+
+def _mapped(path: Path, verify: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The int8 rows, mapped, and the scale; a header is believed only where it is exactly ours."""
+    with open(path, "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        if length > MOST_HEADER:
+            raise ValueError
+        head = file.read(length)
+        found = json.loads(head)
+        count, dim = found["rows"]["shape"]
+        sums = [int(found["__metadata__"][f"crc32.{name}"], 16) for name in ("scale", "rows")]
+        start = 8 + length
+        if struct.pack("<Q", length) + head != _header(count, dim, *sums) or count < 1 or dim < 1:
+            raise ValueError
+        if os.fstat(file.fileno()).st_size != start + 4 * dim + count * dim:
+            raise ValueError
+        data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))[start:]
+    scale, rows = data[: 4 * dim], data[4 * dim :]
+    if zlib.crc32(scale) != sums[0] or (verify and zlib.crc32(rows) != sums[1]):
+        raise ValueError
+    return np.frombuffer(rows, np.int8).reshape(count, dim), np.frombuffer(scale, "<f4")

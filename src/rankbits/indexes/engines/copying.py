@@ -1,0 +1,35 @@
+"""Codes and ids as PostgreSQL's binary COPY wants them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import numpy as np
+
+from rankbits.types import Codes
+
+HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+CHUNK = 1 << 16  # rows laid out at a time
+
+
+def copied(codes: Codes, ids: np.ndarray) -> Iterator[bytes]:
+    """Rows in PostgreSQL's binary COPY format: each field its length, big-endian, and its bytes."""
+    width = codes.packed.shape[1]
+    yield HEADER
+    for start in range(0, len(codes), CHUNK):
+        packed, names = codes.packed[start : start + CHUNK], ids[start : start + CHUNK]
+        if names.dtype == object:
+            tail = struct.pack(">ii", width + 4, codes.bits)
+            texts = (name.encode() for name in names.tolist())
+            yield b"".join(
+                struct.pack(">hi", 2, len(text)) + text + tail + code.tobytes()
+                for text, code in zip(texts, packed, strict=True)
+            )
+            continue
+        layout = [("fields", ">i2"), ("eight", ">i4"), ("id", ">i8"), ("length", ">i4")]
+        rows = np.zeros(len(packed), [*layout, ("bits", ">i4"), ("code", "u1", (width,))])
+        rows["fields"], rows["eight"], rows["id"] = 2, 8, names
+        rows["length"], rows["bits"], rows["code"] = width + 4, codes.bits, packed
+        yield rows.tobytes()
+    yield b"\xff\xff"

@@ -1,0 +1,290 @@
+"""DuckDB: a database in one file keeps the codes; our kernels search them in memory."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.indexes import index as checks
+from rankbits.indexes.engines.opening import agreed_bits, first_line, module, plain_name
+from rankbits.indexes.file import pad_bits
+from rankbits.indexes.hamming import HammingIndex
+from rankbits.indexes.ids import Column
+from rankbits.indexes.segments import Segment, Snapshot
+from rankbits.kernels import Words, words
+from rankbits.types import Codes, Results
+
+if TYPE_CHECKING:
+    from typing import Self
+
+SAFE = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "enable_external_access": "false",
+}
+KINDS = {"b": "BOOLEAN", "i": "BIGINT", "u": "UBIGINT", "f": "DOUBLE", "U": "VARCHAR"}
+
+_open: set[tuple[str, str]] = set()
+_opening = threading.Lock()
+
+
+class DuckDBIndex(HammingIndex):
+    """Codes in a table of a DuckDB file, read into memory once and searched by our kernels.
+
+    ``add`` and ``remove`` are transactions: on the disk, whole, when they return. The table has the
+    columns ``id``, ``place`` (order of insertion), ``w0``, ``w1``, ... (the code, 64 bits each) and
+    those given to ``add(..., columns={"price": [...]})``; ``search`` and ``within`` filter by them,
+    ``where="price < 10"``. That is SQL and trusted as such: write it yourself, never paste into it
+    what a stranger typed. It reads the database only (any table of it, as in
+    ``"id IN (SELECT id FROM products WHERE stock > 0)"``), not files. Ids are always parameters.
+
+    Ties come by order of insertion, as in ``HammingIndex``. One process has the file at a time;
+    ``mode="r"`` lets several read it while none writes.
+
+    >>> import tempfile, pathlib
+    >>> from rankbits import pack
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "codes.duckdb"
+    >>> with DuckDBIndex(path, bits=2) as index:
+    ...     index = index.add(pack([[1, 1], [1, -1]]), ids=["a", "b"], columns={"price": [20, 5]})
+    ...     index.search(pack([[1, 1]]), k=2, where="price < 10").ids
+    array([['b']], dtype=object)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        bits: int | None = None,
+        *,
+        table: str = "codes",
+        mode: str = "w",
+    ) -> None:
+        super().__init__(1)
+        duckdb = module("duckdb", "DuckDB", "duckdb")
+        self.path, self.table, self._failure = Path(path), plain_name("table", table), duckdb.Error
+        self._mode = _check.choice("mode", mode, ("r", "w"))
+        self._columns: Mapping[str, Any] = {}
+        self._key = (str(self.path.resolve()), self.table)
+        with _opening:
+            if self._key in _open:
+                _check.refuse(f"{self.path} is open already: one index a table in one process.")
+            self._con = self._connected(duckdb)
+            try:
+                self._load(bits)
+            except BaseException:
+                self._con.close()
+                raise
+            _open.add(self._key)
+        self._closed = False
+
+    def _connected(self, duckdb: Any) -> Any:
+        new = not self.path.exists()
+        if new and not self.path.parent.is_dir():
+            _check.refuse(
+                f"Cannot write {self.path}: the folder {self.path.parent} does not exist."
+            )
+        if new and self._mode == "r":
+            _check.refuse(f"{self.path} does not exist or is not a file.")
+        try:
+            return duckdb.connect(str(self.path), read_only=self._mode == "r", config=SAFE)
+        except duckdb.Error as error:
+            if "Could not set lock" in str(error):
+                _check.refuse(
+                    f"{self.path} is open in another process: DuckDB lets one process write to a "
+                    "file, or several read it (mode='r')."
+                )
+            _check.refuse(
+                f"{self.path} is truncated, damaged or not a DuckDB file: {first_line(error)}."
+            )
+
+    def _load(self, bits: int | None) -> None:
+        place = f"{self.path}, table {self.table}"
+        try:
+            found = self._con.execute(
+                "SELECT comment FROM duckdb_tables() WHERE table_name = ? AND schema_name = 'main'",
+                [self.table],
+            ).fetchone()
+            held = None if found is None else str(found[0] or "").removeprefix("rankbits ")
+            if held is not None and not held.isdigit():
+                _check.refuse(f"{place} was not made by rankbits; name another table.")
+            self.bits = agreed_bits(place, None if held is None else int(held), bits)
+            self._names = [f"w{i}" for i in range(-(-self.bits // 64))]
+            if held is None:
+                if self._mode == "r":
+                    _check.refuse(f"{place} does not exist; mode='w' makes it.")
+                self._make("BIGINT")
+            self._read(place)
+        except self._failure as error:
+            _check.refuse(f"{place} is truncated or damaged: {first_line(error)}.")
+
+    def _make(self, kind: str) -> None:
+        listed = ", ".join(f"{name} UBIGINT NOT NULL" for name in self._names)
+        self._con.execute(
+            f"BEGIN; CREATE TABLE {self.table} (id {kind} PRIMARY KEY, place BIGINT NOT NULL, "
+            f"{listed}); COMMENT ON TABLE {self.table} IS 'rankbits {self.bits}'; COMMIT"
+        )
+
+    def _read(self, place: str) -> None:
+        """The whole table into memory, in order of insertion."""
+        listed = ", ".join(["id", "place", *self._names])
+        rows = self._con.execute(f"SELECT {listed} FROM {self.table} ORDER BY place").fetchnumpy()
+        self._kind = "VARCHAR" if rows["id"].dtype == object else "BIGINT"
+        self._next = int(rows["place"][-1]) + 1 if len(rows["place"]) else 0
+        found = np.stack([rows[name] for name in self._names])
+        if found.dtype != np.uint64 or (self.bits % 64 and (found[-1] & pad_bits(self.bits)).any()):
+            _check.refuse(f"{place} is damaged: it holds what is no code of {self.bits} bits.")
+        segments = (Segment(Words(found, self.bits), Column(rows["id"])),) if len(found[0]) else ()
+        self._state = Snapshot(self.bits, segments)
+
+    def _now(self) -> Snapshot:
+        """What the index holds at this moment; it never changes."""
+        if self._closed:
+            _check.refuse(f"The index {self.path} is closed.")
+        return self._state
+
+    def add(
+        self, codes: Codes, ids: Any = None, *, columns: Mapping[str, Any] | None = None
+    ) -> Self:
+        """Remember ``codes`` under ``ids``, with ``columns`` (n,) each: numbers, bools, strings.
+
+        An id already there is replaced; of its columns, those given.
+        """
+        with self._writing:
+            checks.check_codes(codes, self.bits)
+            self._columns = {n: _column(n, v, len(codes)) for n, v in (columns or {}).items()}
+            try:
+                return super().add(codes, ids)
+            finally:
+                self._columns = {}
+
+    def _put(self, state: Snapshot, verb: str, ids: Column, codes: Codes | None) -> None:
+        if self._mode == "r":
+            _check.refuse(f"{self.path} is open for reading: mode='w' writes to it.")
+        rows: dict[str, np.ndarray] = {"id": ids.all()}
+        if codes is not None:
+            rows["place"] = np.arange(self._next, self._next + len(codes))
+            rows |= dict(zip(self._names, words(codes).words, strict=True)) | dict(self._columns)
+        try:
+            self._con.register("rankbits_incoming", rows)
+            self._con.begin()
+            try:
+                self._insert(rows) if verb == "add" else self._delete()
+                self._con.commit()
+            except BaseException:
+                self._con.rollback()
+                raise
+            finally:
+                self._con.unregister("rankbits_incoming")
+        except self._failure as error:
+            _check.refuse(
+                f"DuckDB could not write to {self.path}: {first_line(error)}; nothing was changed."
+            )
+        if codes is not None:
+            self._kind = "VARCHAR" if ids.strings else "BIGINT"
+            self._next += len(codes)
+        self._state = state
+
+    def _insert(self, rows: dict[str, np.ndarray]) -> None:
+        kind = "VARCHAR" if rows["id"].dtype == object else "BIGINT"
+        if kind != self._kind:  # only an empty index changes the kind of its ids
+            self._con.execute(
+                f"CREATE TABLE rankbits_new AS SELECT CAST(id AS {kind}) AS id, * EXCLUDE (id) "
+                f"FROM {self.table} LIMIT 0; DROP TABLE {self.table}; "
+                f"ALTER TABLE rankbits_new RENAME TO {self.table}; "
+                f"ALTER TABLE {self.table} ADD PRIMARY KEY (id); "
+                f"COMMENT ON TABLE {self.table} IS 'rankbits {self.bits}'"
+            )
+        for name, values in self._columns.items():
+            sort = KINDS.get(values.dtype.kind, "VARCHAR")
+            self._con.execute(f'ALTER TABLE {self.table} ADD COLUMN IF NOT EXISTS "{name}" {sort}')
+        quoted = [f'"{name}"' for name in rows]
+        listed, changed = ", ".join(quoted), ", ".join(f"{n} = excluded.{n}" for n in quoted[1:])
+        self._con.execute(
+            f"INSERT INTO {self.table} ({listed}) SELECT {listed} FROM rankbits_incoming "
+            f"ON CONFLICT (id) DO UPDATE SET {changed}"
+        )
+
+    def _delete(self) -> None:
+        self._con.execute(
+            f"DELETE FROM {self.table} WHERE id IN (SELECT id FROM rankbits_incoming)"
+        )
+
+    def search(
+        self, queries: Codes, k: int, *, among: Any = None, where: str | None = None
+    ) -> Results:
+        """The k nearest for each query among the ids and rows allowed, (Q, min(k, candidates))."""
+        checks.check_k(k)
+        return super().search(queries, k, among=self._allowed(among, where))
+
+    def within(
+        self, queries: Codes, radius: int, *, among: Any = None, where: str | None = None
+    ) -> Results:
+        """Everything at distance ``radius`` or less among the ids and rows allowed."""
+        checks.check_radius(radius)
+        return super().within(queries, radius, among=self._allowed(among, where))
+
+    def _allowed(self, among: Any, where: str | None) -> Any:
+        if where is None:
+            return among
+        state, chosen = self._now(), self._ids_where(where)
+        if among is None:
+            return chosen
+        given = checks.parse_ids(among, "among, beside where,")
+        if state.count:
+            checks.same_kind(given, bool(state.strings), "among")
+        kept = set(given.tolist())
+        return chosen[[name in kept for name in chosen.tolist()]]
+
+    def _ids_where(self, where: str) -> np.ndarray:
+        sql = f"SELECT id FROM {self.table} WHERE ({where}\n)"
+        cursor = self._con.cursor()
+        try:
+            if len(cursor.extract_statements(sql)) != 1:
+                _check.refuse(f"where must be one condition of SQL; got {where!r}.")
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            return checks.parse_ids(cursor.execute(sql).fetchnumpy()["id"], "where")
+        except self._failure as error:
+            _check.refuse(f"where must be a condition of SQL: {first_line(error)}.")
+        finally:
+            cursor.close()
+
+    def scan(self, queries: Codes, k: int) -> Results:
+        """The k nearest by DuckDB's own scan, ties by id: the same distances as ``search``."""
+        laid_out, k = words(checks.check_queries(queries, self.bits)), checks.check_k(k)
+        distance = " + ".join(f"bit_count(xor({n}, ?::UBIGINT))" for n in self._names)
+        sql = f"SELECT id, {distance} AS d FROM {self.table} ORDER BY d, id LIMIT {k}"
+        cursor = self._con.cursor()
+        found = [cursor.execute(sql, q.tolist()).fetchnumpy() for q in laid_out.words.T]
+        cursor.close()
+        shape = (len(queries), -1) if len(queries) else (0, 0)
+        ids, near = (np.array([f[n] for f in found]).reshape(shape) for n in ("id", "d"))
+        return Results(ids, near.astype(np.int32))
+
+    def close(self) -> None:
+        """Let go of the file; everything acknowledged is in it already."""
+        with self._writing:
+            if not self._closed:
+                self._closed = True
+                self._con.close()
+                _open.discard(self._key)
+
+
+def _column(name: str, values: Any, rows: int) -> np.ndarray:
+    plain_name("The name of a column", name)
+    if name.lower() in ("id", "place") or (name[0] in "wW" and name[1:].isdigit()):
+        _check.refuse(f"The column '{name}' is the index's own; name it otherwise.")
+    found = np.asarray(values)
+    if found.dtype.kind == "O" and not all(isinstance(x, str) or x is None for x in found.flat):
+        _check.refuse(f"The column '{name}' must hold numbers, bools or strings of one kind.")
+    if found.ndim != 1 or found.dtype.kind not in "biufUO":
+        _check.refuse(
+            f"The column '{name}' must be numbers, bools or strings (n,); "
+            f"got {found.dtype} {found.shape}."
+        )
+    _check.same_length(f"The column '{name}'", len(found), "codes", rows)
+    return found.astype(object) if found.dtype.kind == "U" else found

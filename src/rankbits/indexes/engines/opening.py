@@ -1,0 +1,55 @@
+"""What every engine asks at its door, in the same words."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import Any
+
+from rankbits import _check
+from rankbits.indexes.hamming import MOST_BITS
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+
+
+def module(name: str, engine: str, extra: str) -> Any:
+    """An engine's package, or the sentence that says how to install it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        if (error.name or "").split(".")[0] not in (name.split(".")[0], "pkg_resources"):
+            raise
+        _check.refuse(f"{engine} needs a package: pip install 'rankbits[{extra}]'.")
+
+
+def plain_name(what: str, value: Any) -> str:
+    """The name of a table or column: plain, so that it means the same in every engine.
+
+    >>> plain_name("table", "codes_64")
+    'codes_64'
+    """
+    if not isinstance(value, str) or not NAME.fullmatch(value):
+        _check.refuse(
+            f"{what} must be a name of letters, digits and underscores, at most 63, no digit "
+            f"first; got {value!r}."
+        )
+    return value
+
+
+def agreed_bits(place: str, found: int | None, bits: Any) -> int:
+    """The bits of what was opened: those it has, or those asked for where it is new."""
+    if bits is not None and _check.whole("bits", bits, 1) > MOST_BITS:
+        _check.refuse(f"bits must be at most {MOST_BITS:,}; got {bits:,}.")
+    if found is None:
+        if bits is None:
+            _check.refuse(f"{place} does not exist; give bits to make it.")
+        return int(bits)
+    if bits is not None and bits != found:
+        _check.refuse(f"{place} holds codes of {found} bits; got bits={bits}.")
+    return found
+
+
+def first_line(error: BaseException) -> str:
+    """The gist of a database's own message, fit for the end of a sentence."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__).rstrip(".")

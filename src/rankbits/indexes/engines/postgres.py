@@ -1,0 +1,304 @@
+"""PostgreSQL with pgvector: codes in a table of a server, searched by the server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.indexes import index as checks
+from rankbits.indexes.engines.copying import copied
+from rankbits.indexes.engines.opening import agreed_bits, first_line, module, plain_name
+from rankbits.indexes.index import Index
+from rankbits.types import Codes, Results
+
+if TYPE_CHECKING:
+    from typing import Self
+
+MOST_BITS = 64_000  # of pgvector's HNSW on bit, and plenty for the type
+
+
+class PostgresIndex(Index):
+    """Codes in a table ``(id, code bit(n))`` of a PostgreSQL server with pgvector.
+
+    Exact unless asked otherwise: the server reads the whole table, and ties come by id. ``add`` and
+    ``remove`` are transactions, and writers take turns, however many there are; an ``add`` of any
+    size is one COPY. Other columns of the table are yours, and survive an ``add``.
+
+    ``index="hnsw"`` makes and uses pgvector's graph: approximate. It may miss neighbours, and which
+    of the items tied at the k-th distance it returns is left to chance; ``within`` and ``among``
+    stay exact.
+
+    The address is any libpq accepts, ``postgresql://user@host/database``; a password belongs into
+    ``PGPASSWORD`` or a service file rather than the address. ``?table=`` names the table.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        bits: int | None = None,
+        *,
+        table: str | None = None,
+        mode: str = "w",
+        index: str | None = None,
+    ) -> None:
+        module("psycopg", "PostgreSQL", "postgres")
+        import psycopg
+        from psycopg import sql
+
+        self._address, named = _parted(address)
+        self.table = plain_name("table", table or named or "codes")
+        self._mode = _check.choice("mode", mode, ("r", "w"))
+        if index is not None:
+            _check.choice("index", index, ("hnsw",))
+        self._sql, self._failure, self._hnsw = sql, psycopg.Error, index == "hnsw"
+        self._name, self._one = sql.Identifier(self.table), threading.RLock()
+        try:
+            self._con = psycopg.connect(self._address)
+        except psycopg.Error as error:
+            _check.refuse(f"PostgreSQL cannot be reached: {first_line(error)}.")
+        try:
+            self._begin(bits)
+        except BaseException:
+            self._con.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"PostgresIndex({self.count():,} rows of {self.bits} bits)"
+
+    @contextmanager
+    def _transaction(self, write: bool = False) -> Iterator[Any]:
+        """A cursor inside one transaction; the server's refusals become ours."""
+        with self._one:
+            if self._con.closed:
+                _check.refuse(f"The index {self.table} is closed, or its server is gone.")
+            if write and self._mode == "r":
+                _check.refuse(f"{self.table} is open for reading: mode='w' writes to it.")
+            try:
+                with self._con.transaction(), self._con.cursor() as cursor:
+                    yield cursor
+            except self._failure as error:
+                said = first_line(error)
+                if self._con.closed:
+                    rest = "; whether this call was done is not known" if write else ""
+                    _check.refuse(f"PostgreSQL is gone: {said}{rest}.")
+                _check.refuse(f"PostgreSQL refuses: {said}; nothing was changed.")
+
+    def _run(self, cursor: Any, text: str, values: Any = None, **parts: Any) -> Any:
+        """Execute ``text``: names and numbers quoted in, values sent beside it."""
+        composed = self._sql.SQL(text).format(t=self._name, **parts)
+        return cursor.execute(composed, values, prepare=False)
+
+    def _begin(self, bits: int | None) -> None:
+        with self._transaction() as cursor:
+            if self._mode == "w":  # two that begin at once must not both make the table
+                cursor.execute("SELECT pg_advisory_xact_lock(hashtext('rankbits'))")
+                cursor.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'")
+                if cursor.fetchone() is None:
+                    cursor.execute("CREATE EXTENSION IF NOT EXISTS vector")
+            cursor.execute(
+                "SELECT attname, atttypid::regtype::text, atttypmod FROM pg_attribute "
+                "WHERE attrelid = to_regclass(quote_ident(%s)) AND attname IN ('id', 'code')",
+                [self.table],
+            )
+            found = {name: (kind, size) for name, kind, size in cursor.fetchall()}
+            place = f"The table {self.table}"
+            known = (("bigint", "text"), "bit")
+            if found and (
+                len(found) != 2 or found["id"][0] not in known[0] or found["code"][0] != known[1]
+            ):
+                _check.refuse(f"{place} was not made by rankbits; name another table.")
+            self.bits = agreed_bits(place, found["code"][1] if found else None, bits)
+            if self.bits > MOST_BITS:
+                _check.refuse(f"PostgreSQL takes at most {MOST_BITS:,} bits; got {self.bits:,}.")
+            if not found:
+                if self._mode == "r":
+                    _check.refuse(f"{place} does not exist; mode='w' makes it.")
+                text = "CREATE TABLE {t} (id bigint PRIMARY KEY, code bit({n}) NOT NULL)"
+                self._run(cursor, text, n=self._sql.Literal(self.bits))
+            if self._hnsw and self._mode == "w":
+                self._run(
+                    cursor,
+                    "CREATE INDEX IF NOT EXISTS {i} ON {t} USING hnsw (code bit_hamming_ops)",
+                    i=self._sql.Identifier(f"{self.table[:58]}_hnsw"),
+                )
+
+    def _strings(self, cursor: Any) -> bool | None:
+        """Whether ids are strings; None in an empty index, which takes either kind."""
+        if self._run(cursor, "SELECT 1 FROM {t} LIMIT 1").fetchone() is None:
+            return None
+        return self._column_is_text(cursor)
+
+    def _column_is_text(self, cursor: Any) -> bool:
+        found = self._run(cursor, "SELECT pg_typeof(id) = 'text'::regtype FROM (SELECT NULL) AS "
+                          "nothing LEFT JOIN {t} ON false").fetchone()  # fmt: skip
+        return bool(found[0])
+
+    def add(self, codes: Codes, ids: Any = None) -> Self:
+        """Remember ``codes`` under ``ids`` in one transaction; an id already there is replaced."""
+        checks.check_codes(codes, self.bits)
+        given = None if ids is None else checks.new_ids(ids, codes)
+        if not len(codes):
+            return self
+        with self._transaction(write=True) as cursor:
+            self._run(cursor, "LOCK TABLE {t} IN SHARE ROW EXCLUSIVE MODE")
+            strings = self._strings(cursor)
+            if given is None:
+                if strings:
+                    checks.needs_ids()
+                largest = None
+                if strings is not None:
+                    largest = self._run(cursor, "SELECT max(id) FROM {t}").fetchone()[0]
+                given = checks.numbered(largest, len(codes))
+            text = given.dtype == object
+            if strings is not None:
+                checks.same_kind(given, strings)
+            elif text != self._column_is_text(cursor):
+                kind = self._sql.SQL("text" if text else "bigint")
+                self._run(cursor, "ALTER TABLE {t} ALTER id TYPE {k} USING NULL", k=kind)
+            cursor.execute(
+                self._sql.SQL(
+                    "CREATE TEMP TABLE rankbits_incoming (id {k}, code bit({n})) ON COMMIT DROP"
+                ).format(
+                    k=self._sql.SQL("text" if text else "bigint"), n=self._sql.Literal(self.bits)
+                )
+            )
+            with cursor.copy("COPY rankbits_incoming FROM STDIN (FORMAT binary)") as copy:
+                for part in copied(codes, given):
+                    copy.write(part)
+            self._run(
+                cursor,
+                "INSERT INTO {t} (id, code) SELECT id, code FROM rankbits_incoming "
+                "ON CONFLICT (id) DO UPDATE SET code = excluded.code",
+            )
+        return self
+
+    def remove(self, ids: Any) -> int:
+        """Forget ``ids``; how many of them were there."""
+        given = checks.parse_ids(ids)
+        with self._transaction(write=True) as cursor:
+            self._run(cursor, "LOCK TABLE {t} IN SHARE ROW EXCLUSIVE MODE")
+            strings = self._strings(cursor)
+            if strings is None or not len(given):
+                return 0
+            checks.same_kind(given, strings)
+            return self._run(
+                cursor, "DELETE FROM {t} WHERE id = ANY(%s)", [given.tolist()]
+            ).rowcount
+
+    def search(self, queries: Codes, k: int, *, among: Any = None) -> Results:
+        """The k nearest for each query, (Q, min(k, candidates)), ties by id where exact."""
+        checks.check_queries(queries, self.bits)
+        k = checks.check_k(k)
+        order = "ORDER BY d, {c} LIMIT {k}"
+        limit = self._sql.Literal(k)
+        with self._transaction() as cursor:
+            chosen = self._candidates(cursor, among)
+            exact = self._asker(cursor, f"SELECT id, {{d}} AS d FROM {{t}}{{w}} {order}", chosen,
+                                k=limit)  # fmt: skip
+            if not len(queries):  # nobody asks, and yet the shape says how many there were
+                blank = _square([exact(np.zeros(queries.packed.shape[1], np.uint8))])
+                return Results(blank.ids[:0], blank.distances[:0])
+            if not self._hnsw or among is not None:
+                self._exactly(cursor)
+                return _square([exact(q) for q in queries.packed])
+            wanted = min(k, self.count())
+            cursor.execute(f"SET LOCAL hnsw.ef_search = {min(1000, max(40, 2 * k))}")
+            cursor.execute("SET LOCAL hnsw.iterative_scan = strict_order")
+            graph = self._asker(
+                cursor, "SELECT id, {d} AS d FROM {t}{w} ORDER BY {d} LIMIT {k}", chosen, k=limit
+            )
+            found = [graph(q) for q in queries.packed]
+            short = [i for i, row in enumerate(found) if len(row) < wanted]
+            if short:
+                self._exactly(cursor)
+                for i in short:
+                    found[i] = exact(queries.packed[i])
+            return _square(found)
+
+    def within(self, queries: Codes, radius: int, *, among: Any = None) -> Results:
+        """Everything at distance ``radius`` or less, ties by id; always exact."""
+        checks.check_queries(queries, self.bits)
+        radius = checks.check_radius(radius)
+        with self._transaction() as cursor:
+            ask = self._asker(
+                cursor,
+                "SELECT id, d FROM (SELECT id, {d} AS d FROM {t}{w}) AS found WHERE d <= {r} "
+                "ORDER BY d, {c}",
+                self._candidates(cursor, among),
+                r=self._sql.Literal(min(radius, self.bits)),
+            )
+            self._exactly(cursor)
+            found = [ask(q) for q in queries.packed]
+        offsets = np.cumsum([0, *map(len, found)])
+        flat = _square([[pair for row in found for pair in row]])
+        strings = bool(len(flat.ids[0])) and isinstance(flat.ids[0][0], str)
+        ids = flat.ids[0] if strings else flat.ids[0].astype(np.int64)
+        return Results(ids, flat.distances[0], offsets)
+
+    def _exactly(self, cursor: Any) -> None:
+        """Keep the planner off the graph, which it would take for an ORDER BY distance."""
+        cursor.execute("SET LOCAL enable_indexscan = off")
+
+    def _candidates(self, cursor: Any, among: Any) -> list | None:
+        if among is None:
+            return None
+        given = checks.parse_ids(among, "among")
+        strings = self._strings(cursor)
+        return [] if strings is None else checks.same_kind(given, strings, "among").tolist()
+
+    def _asker(
+        self, cursor: Any, text: str, chosen: list | None, **parts: Any
+    ) -> Callable[[np.ndarray], list]:
+        """A function from one packed query to its rows (id, distance)."""
+        strings = self._column_is_text(cursor)
+        condition = self._sql.SQL("")
+        if chosen is not None:
+            kind = "text" if strings else "bigint"
+            condition = self._sql.SQL(f" WHERE id = ANY(%(ids)s::{kind}[])")
+        named = {
+            "d": self._sql.SQL("(code <~> %(q)s::bit({n}))").format(n=self._sql.Literal(self.bits)),
+            "c": self._sql.SQL('id COLLATE "C"' if strings else "id"),
+        }
+
+        def ask(query: np.ndarray) -> list:
+            bits = "".join(map(str, np.unpackbits(query, count=self.bits)))
+            values = {"q": bits} if chosen is None else {"q": bits, "ids": chosen}
+            return self._run(cursor, text, values, w=condition, **named, **parts).fetchall()
+
+        return ask
+
+    def count(self) -> int:
+        """How many codes are remembered."""
+        with self._transaction() as cursor:
+            return int(self._run(cursor, "SELECT count(*) FROM {t}").fetchone()[0])
+
+    def close(self) -> None:
+        """Let go of the connection; everything acknowledged is on the server."""
+        self._con.close()
+
+
+def _parted(address: str) -> tuple[str, str | None]:
+    """The address libpq takes, and the table named in it."""
+    parts = urlsplit(address)
+    rest = parse_qsl(parts.query, keep_blank_values=True)
+    tables = [value for name, value in rest if name == "table"]
+    query = urlencode([pair for pair in rest if pair[0] != "table"])
+    return urlunsplit(parts._replace(query=query)), tables[-1] if tables else None
+
+
+def _square(found: list[list]) -> Results:
+    """Rows of (id, distance), equally many for each query, as two arrays."""
+    most = len(found[0]) if found else 0
+    strings = bool(most) and isinstance(found[0][0][0], str)
+    ids = np.empty((len(found), most), object if strings else np.int64)
+    distances = np.empty((len(found), most), np.int32)
+    for i, row in enumerate(found):
+        ids[i] = [name for name, _ in row]
+        distances[i] = [near for _, near in row]
+    return Results(ids, distances)

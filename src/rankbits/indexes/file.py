@@ -1,0 +1,202 @@
+"""An index in one file, byte by byte. All numbers are little-endian; nothing in it can run.
+
+```
+  0   8  "RANKBITS"
+  8   4  uint32  version of this layout, 1
+ 12   4  uint32  how ids stand: 0 counted on from the first, 1 whole numbers, 2 strings
+ 16   8  uint64  bits of a code
+ 24   8  uint64  rows
+ 32   8  int64   the first id (0 unless ids are counted on)
+ 40   8  uint64  bytes of all strings (0 unless ids are strings)
+ 48   4  uint32  crc32 of the codes
+ 52   4  uint32  crc32 of the ids
+ 56  68  zero
+124   4  uint32  crc32 of bytes 0 to 123
+128      codes: W = ceil(bits / 64) runs of rows x 8 bytes; run w holds bytes 8w to 8w + 7 of each
+         packed code, zero past its end (what the kernels scan: the file is mapped, not read)
+...      ids: nothing; or rows x int64; or (rows + 1) x uint64, where each string begins and where
+         the last ends, then the strings in UTF-8
+...      zero to the next multiple of 32, where a journal may follow (``journal.py``)
+```
+
+Where each part lies follows from bits, rows and bytes of strings alone, so that no header can make
+two parts overlap, and the sum is held against the length of the file before anything is allocated.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, NoReturn
+
+import numpy as np
+
+from rankbits import _check
+from rankbits._files import write_whole
+from rankbits.indexes import lock
+from rankbits.indexes.hamming import MOST_BITS
+from rankbits.indexes.ids import STRINGS, Column, decode, encode, encoded_size, joined
+from rankbits.indexes.segments import Segment, Snapshot
+from rankbits.kernels import Words
+
+MAGIC, VERSION = b"RANKBITS", 1
+HEAD = struct.Struct("<8sIIQQqQII68x")
+SIZE = HEAD.size + 4
+ALIGN = 32
+CHUNK = 1 << 24
+
+
+@dataclass(frozen=True)
+class Header:
+    """The facts of a file, checked against its length."""
+
+    kind: int
+    bits: int
+    rows: int
+    first: int
+    text: int
+    codes_crc: int
+    ids_crc: int
+
+    @property
+    def codes_end(self) -> int:
+        return SIZE + 8 * -(-self.bits // 64) * self.rows
+
+    @property
+    def ids_end(self) -> int:
+        return self.codes_end + encoded_size(self.kind, self.rows, self.text)
+
+    @property
+    def end(self) -> int:
+        return -(-self.ids_end // ALIGN) * ALIGN
+
+    def bytes(self) -> bytes:
+        facts = (self.kind, self.bits, self.rows, self.first, self.text)
+        head = HEAD.pack(MAGIC, VERSION, *facts, self.codes_crc, self.ids_crc)
+        return head + struct.pack("<I", zlib.crc32(head))
+
+
+def damaged(path: str | os.PathLike[str], what: str) -> NoReturn:
+    _check.refuse(f"{path} is truncated or damaged: {what}.")
+
+
+def read_header(data: bytes, size: int, path: str | os.PathLike[str]) -> Header:
+    if data[:8] != MAGIC:
+        _check.refuse(f"{path} is not a rankbits index file.")
+    if len(data) < SIZE:
+        damaged(path, "its header is not whole")
+    if struct.unpack_from("<I", data, SIZE - 4)[0] != zlib.crc32(data[: SIZE - 4]):
+        damaged(path, "the checksum of its header does not match")
+    _, version, *facts = HEAD.unpack_from(data)
+    if version != VERSION:
+        _check.refuse(f"{path} has layout {version}; this version of rankbits reads {VERSION}.")
+    found = Header(*facts)
+    if not 1 <= found.bits <= MOST_BITS or found.kind > STRINGS or any(data[56:124]):
+        damaged(path, "its header says what no index can be")
+    if (found.text and found.kind != STRINGS) or (found.first and found.kind) or found.end > size:
+        damaged(path, "it is shorter than its header says")
+    return found
+
+
+def read_body(
+    source: IO[bytes], path: str | os.PathLike[str], verify: bool
+) -> tuple[Header, Snapshot]:
+    """The header and the codes and ids, mapped; ``verify`` compares the checksums."""
+    size = os.fstat(source.fileno()).st_size
+    source.seek(0)
+    header = read_header(source.read(SIZE), size, path)
+    if not header.rows:
+        return header, Snapshot(header.bits)
+    mapped = mmap.mmap(source.fileno(), header.end, access=mmap.ACCESS_READ)
+    view = memoryview(mapped)
+    codes, ids = view[SIZE : header.codes_end], view[header.codes_end : header.ids_end]
+    if zlib.crc32(ids) != header.ids_crc or any(view[header.ids_end :]):
+        damaged(path, "the checksum of its ids does not match")
+    if verify and zlib.crc32(codes) != header.codes_crc:
+        damaged(path, "the checksum of its codes does not match")
+    words = np.frombuffer(codes, np.uint64).reshape(-1, header.rows)
+    if header.bits % 64 and (words[-1] & pad_bits(header.bits)).any():
+        damaged(path, "bits are set past the end of a code")
+    try:
+        column = decode(header.kind, header.first, header.rows, ids)
+    except ValueError:
+        damaged(path, "its ids cannot be read")
+    if not column.distinct():
+        damaged(path, "it holds an id twice")
+    segment = Segment(Words(words, header.bits), column, mapped=True)
+    return header, Snapshot(header.bits, (segment,))
+
+
+def pad_bits(bits: int) -> np.uint64:
+    """The bits of a code's last word that must be zero, for they lie past its end."""
+    ones = np.packbits(np.arange(64) >= (bits - 1) % 64 + 1)
+    return np.uint64(ones.view(np.uint64)[0])
+
+
+def write_body(file: IO[bytes], state: Snapshot) -> Header:
+    """Write a snapshot's living rows; the header last, for it holds the checksums."""
+    file.write(bytes(SIZE))
+    crc = 0
+    for w in range(-(-state.bits // 64)):
+        for segment in state.segments:
+            row = segment.words.words[w]
+            for start in range(0, len(row), CHUNK // 8):
+                part = row[start : start + CHUNK // 8]
+                if segment.alive is not None:
+                    part = part[segment.alive[start : start + CHUNK // 8]]
+                data = np.ascontiguousarray(part).data.cast("B")
+                crc = zlib.crc32(data, crc)
+                file.write(data)
+    kept = [s.ids.kept(s.alive) for s in state.segments]
+    kind, first, parts = encode(joined(kept) if kept else Column(None, 0, 0))
+    ids_crc, length = 0, 0
+    for piece in parts:
+        ids_crc = zlib.crc32(piece, ids_crc)
+        length += len(piece)
+        file.write(piece)
+    text = length - 8 * (state.count + 1) if kind == STRINGS else 0
+    header = Header(kind, state.bits, state.count, first, text, crc, ids_crc)
+    file.write(bytes(header.end - header.ids_end))
+    file.seek(0)
+    file.write(header.bytes())
+    return header
+
+
+def failing(path: str | os.PathLike[str], error: OSError) -> NoReturn:
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    _check.refuse(f"Cannot write {path}: {reason}; what was there before is whole.")
+
+
+def replace_whole(
+    path: str | os.PathLike[str], state: Snapshot, keep: Callable[[int], object] | None = None
+) -> Header:
+    """Put a file of ``state`` in the place of ``path`` in one step. ``keep`` is called with the
+    handle of the new file before it takes its place, while nobody else can know it."""
+    made: list[Header] = []
+
+    def write(file: IO[bytes]) -> None:
+        made.append(write_body(file, state))
+        if keep is not None:
+            file.flush()
+            keep(file.fileno())
+
+    try:
+        write_whole(path, write)
+    except OSError as error:
+        failing(path, error)
+    return made[0]
+
+
+def save(path: str | os.PathLike[str], state: Snapshot) -> None:
+    """What ``HammingIndex.save`` does; a file that another process writes to is left alone."""
+    handle = lock.taken(path) if Path(path).exists() else None
+    try:
+        replace_whole(path, state)
+    finally:
+        if handle is not None:
+            lock.released(handle)

@@ -1,0 +1,203 @@
+"""HammingIndex: exact search of codes in memory."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.indexes import index as checks
+from rankbits.indexes import scan
+from rankbits.indexes.ids import Column
+from rankbits.indexes.index import Index
+from rankbits.indexes.segments import Segment, Snapshot, unpacked
+from rankbits.kernels import Words, words
+from rankbits.types import Codes, Results
+
+if TYPE_CHECKING:
+    from typing import Self
+
+MOST_BITS = 1 << 20
+
+
+class HammingIndex(Index):
+    """Codes in memory, searched exactly: by distance, ties by order of insertion.
+
+    An id that is added again counts as inserted anew. Searches from any number of threads may run
+    beside one writer, and see the index as it was when they began. ``among`` is ids, or a mask (n,)
+    over the rows in order of insertion, as ``ids`` lists them. ``within`` a radius below
+    bits / 8, once asked often, makes tables (``buckets.py``) instead of scanning: at most 4 bytes a
+    row for every 16 bits.
+
+    >>> from rankbits import pack
+    >>> codes = pack([[1, 1, 1], [-1, 1, 1], [-1, -1, -1]])
+    >>> index = HammingIndex(bits=3).add(codes, ids=[10, 20, 30])
+    >>> found = index.search(pack([[1, 1, 1]]), k=2)
+    >>> found.ids, found.distances
+    (array([[10, 20]]), array([[0, 1]], dtype=int32))
+    >>> index.search(pack([[1, 1, 1]]), k=2, among=[20, 30]).ids
+    array([[20, 30]])
+    >>> index.remove([10, 99]), len(index)
+    (1, 2)
+    """
+
+    def __init__(self, bits: int) -> None:
+        self.bits = _check.whole("bits", bits, 1)
+        if self.bits > MOST_BITS:
+            _check.refuse(f"bits must be at most {MOST_BITS:,}; got {self.bits:,}.")
+        self._state = Snapshot(self.bits)
+        self._writing = threading.RLock()
+
+    def __repr__(self) -> str:
+        rows = self.count()
+        return f"{type(self).__name__}({rows:,} row{'' if rows == 1 else 's'} of {self.bits} bits)"
+
+    def _now(self) -> Snapshot:
+        """What the index holds at this moment; it never changes."""
+        return self._state
+
+    def _put(self, state: Snapshot, verb: str, ids: Column, codes: Codes | None) -> None:
+        """Make ``state`` the present one. A durable index first writes down what was done."""
+        self._state = state
+
+    def add(self, codes: Codes, ids: Any = None) -> Self:
+        """Remember ``codes`` under ``ids`` (n,), whole numbers or strings; returns self.
+
+        An id already there is replaced. None: numbered on from the largest that is there.
+        """
+        checks.check_codes(codes, self.bits)
+        given = None if ids is None else checks.new_ids(ids, codes)
+        if not len(codes):
+            return self
+        with self._writing:
+            state = self._now()
+            if given is not None:
+                if state.strings is not None:
+                    checks.same_kind(given, state.strings)
+                column, base = Column(given.copy()), state.without(given)
+            elif state.strings:
+                checks.needs_ids()
+            else:
+                column, base = Column(checks.numbered(state.largest(), len(codes))), state
+            segment = Segment(Words(_own(codes), self.bits), column)
+            self._put(base.appended(segment), "add", column, codes)
+        return self
+
+    def remove(self, ids: Any) -> int:
+        """Forget ``ids``; how many of them were there."""
+        given = checks.parse_ids(ids)
+        with self._writing:
+            state = self._now()
+            if state.strings is not None:
+                checks.same_kind(given, state.strings)
+            unique = _unique(given)
+            left = state.without(unique)
+            if left is state:
+                return 0
+            self._put(left, "remove", Column(unique), None)
+            return state.count - left.count
+
+    def search(self, queries: Codes, k: int, *, among: Any = None) -> Results:
+        """The k nearest for each query, (Q, min(k, candidates)), ties by order of insertion."""
+        checks.check_queries(queries, self.bits)
+        k = checks.check_k(k)
+        state = self._now()
+        return scan.topk(state, queries, k, self._candidates(state, among, len(queries)))
+
+    def within(self, queries: Codes, radius: int, *, among: Any = None) -> Results:
+        """Everything at distance ``radius`` or less, flat with ``offsets``; the same order."""
+        checks.check_queries(queries, self.bits)
+        radius = checks.check_radius(radius)
+        state = self._now()
+        return scan.within(state, queries, radius, self._candidates(state, among, 1))
+
+    def _candidates(self, state: Snapshot, among: Any, queries: int) -> list:
+        if among is None:
+            return scan.candidates(state, None, None, queries)
+        mask = _mask(among)
+        if mask is not None:
+            if mask.shape != (state.count,):
+                _check.refuse(
+                    f"among as a mask must have shape ({state.count},), one for each row in order "
+                    f"of insertion; got {mask.shape}."
+                )
+            return scan.candidates(state, mask, None, queries)
+        ids = checks.parse_ids(among, "among")
+        if state.strings is not None:
+            checks.same_kind(ids, state.strings, "among")
+        return scan.candidates(state, None, ids, queries)
+
+    def count(self) -> int:
+        """How many codes are remembered."""
+        return self._now().count
+
+    @property
+    def ids(self) -> np.ndarray:
+        """All ids, in order of insertion."""
+        return self._now().ids().copy()
+
+    def __contains__(self, name: Any) -> bool:
+        wanted = checks.parse_ids(name)
+        return len(wanted) == 1 and any(len(rows) for rows in self._now().find(wanted))
+
+    def codes(self, ids: Any = None) -> Codes:
+        """The stored codes of ``ids``, in their order; None: all, in order of insertion."""
+        state = self._now()
+        if ids is None:
+            return state.codes()
+        wanted = checks.parse_ids(ids)
+        out = np.empty((len(wanted), -(-self.bits // 64)), np.uint64)
+        missing = np.ones(len(wanted), bool)
+        for segment in state.segments:
+            rows = segment.find(wanted)
+            here = rows >= 0
+            out[here] = segment.words.words[:, rows[here]].T
+            missing &= ~here
+        if missing.any():
+            _check.refuse(f"This index does not hold id {wanted.tolist()[missing.argmax()]!r}.")
+        return unpacked(out, self.bits)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to one checksummed file, whole or not at all; ``open`` reads it back."""
+        from rankbits.indexes.file import save
+
+        save(path, self._now())
+
+    @staticmethod
+    def open(path: str | os.PathLike[str], *, verify: bool = True) -> HammingIndex:
+        """Read what ``save`` or a ``FileIndex`` wrote; codes stay in the file, mapped.
+
+        What is added or removed later is in memory only. ``verify=False`` does not read the codes
+        to compare their checksum, so that opening costs the same for any size.
+        """
+        from rankbits.indexes.journal import read
+
+        state = read(path, verify=verify)[0]
+        made = HammingIndex(state.bits)
+        made._state = state
+        return made
+
+
+def _own(codes: Codes) -> np.ndarray:
+    """Words that nobody else can write to: at 64 bits the kernels' layout is the caller's array."""
+    found = words(codes).words
+    return found.copy() if np.shares_memory(found, codes.packed) else found
+
+
+def _mask(among: Any) -> np.ndarray | None:
+    if hasattr(among, "detach"):
+        among = among.detach().cpu().numpy()
+    if isinstance(among, (list, tuple)) and among and all(isinstance(x, bool) for x in among):
+        among = np.array(among)
+    return among if isinstance(among, np.ndarray) and among.dtype == bool else None
+
+
+def _unique(ids: np.ndarray) -> np.ndarray:
+    if ids.dtype != object:
+        return np.unique(ids)
+    found = np.empty(len(set(ids.tolist())), object)
+    found[:] = list(dict.fromkeys(ids.tolist()))
+    return found

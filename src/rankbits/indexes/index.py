@@ -1,0 +1,195 @@
+"""What every index is: five verbs, and one way to read ids.
+
+The checks of arguments stand here, so that each engine refuses with the same words.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import torch
+
+from rankbits import _check
+from rankbits.types import Codes, Results
+
+if TYPE_CHECKING:
+    from typing import Self
+
+LONGEST = 1024  # bytes of a string id
+LARGEST = int(np.iinfo(np.int64).max)
+
+
+class Index(abc.ABC):
+    """What remembers a database of codes. Five verbs: add, remove, search, within, count.
+
+    Ids are whole numbers (int64) or strings, one kind an index. Every verb is all or nothing: a
+    refusal changes nothing.
+    """
+
+    bits: int
+
+    @abc.abstractmethod
+    def add(self, codes: Codes, ids: Any = None) -> Self:
+        """Remember ``codes`` under ``ids`` (n,), no id twice in one call; returns self.
+
+        An id already there is replaced. None: numbered on from the largest that is there, from 0 in
+        an empty index (only where ids are whole numbers).
+        """
+
+    @abc.abstractmethod
+    def remove(self, ids: Any) -> int:
+        """Forget ``ids``; how many of them were there."""
+
+    @abc.abstractmethod
+    def search(self, queries: Codes, k: int, *, among: Any = None) -> Results:
+        """The k nearest for each query, (Q, min(k, candidates)): by distance, ties by order of
+        insertion unless the engine says otherwise.
+
+        ``among``: the only ids that may be found; unknown ones are ignored.
+        """
+
+    @abc.abstractmethod
+    def within(self, queries: Codes, radius: int, *, among: Any = None) -> Results:
+        """Everything at Hamming distance ``radius`` or less, with ``offsets``; same order."""
+
+    @abc.abstractmethod
+    def count(self) -> int:
+        """How many codes are remembered."""
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of files and connections; nothing acknowledged is lost."""
+
+    def __len__(self) -> int:
+        return self.count()
+
+    def __bool__(self) -> bool:
+        return True  # an empty index is still an index
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.close()
+
+
+def check_codes(codes: Any, bits: int) -> Codes:
+    """``codes`` to add: ``Codes`` of the index's bits."""
+    if not isinstance(codes, Codes):
+        _check.refuse(f"Codes are wanted here (rb.pack makes them); got {type(codes).__name__}.")
+    if codes.bits != bits:
+        _check.refuse(f"This index holds codes of {bits} bits; got codes of {codes.bits}.")
+    return codes
+
+
+def check_queries(queries: Any, bits: int) -> Codes:
+    if not isinstance(queries, Codes):
+        _check.refuse(f"Codes are wanted here (rb.pack makes them); got {type(queries).__name__}.")
+    _check.same_bits(queries.bits, bits)
+    return queries
+
+
+def check_k(k: Any) -> int:
+    return _check.cutoff(k)
+
+
+def check_radius(radius: Any) -> int:
+    return _check.whole("radius", radius, 0)
+
+
+def parse_ids(ids: Any, name: str = "ids") -> np.ndarray:
+    """One id or many as int64 (n,), or as an object array (n,) of str.
+
+    >>> parse_ids([7, 3]), parse_ids("cat")
+    (array([7, 3]), array(['cat'], dtype=object))
+    """
+    if isinstance(ids, torch.Tensor):
+        ids = ids.detach().cpu().numpy()
+    if isinstance(ids, np.ndarray) and ids.ndim == 0:
+        ids = ids.item()
+    if isinstance(ids, (str, int, np.integer)):
+        ids = [ids]
+    if isinstance(ids, range):
+        ids = np.arange(ids.start, ids.stop, ids.step)
+    if not isinstance(ids, np.ndarray) or ids.dtype.kind in "OU":
+        ids = _listed(ids, name)
+    if ids.ndim != 1:
+        _check.refuse(f"{name} must have shape (n,); got {ids.shape}.")
+    if ids.dtype == object:
+        return ids
+    if not len(ids):
+        return np.empty(0, np.int64)
+    if ids.dtype.kind not in "iu":
+        _check.refuse(f"{name} must be whole numbers or strings; got dtype {ids.dtype}.")
+    if ids.dtype == np.uint64 and ids.max() > LARGEST:
+        _check.refuse(f"{name} must fit in 64 bits with a sign; got {ids.max()}.")
+    return ids.astype(np.int64, copy=False)
+
+
+def _listed(ids: Any, name: str) -> np.ndarray:
+    """The array of a list, set or other iterable, whose elements are of one kind."""
+    try:
+        items = ids.tolist() if isinstance(ids, np.ndarray) and ids.ndim == 1 else list(ids)
+    except TypeError:
+        _check.refuse(f"{name} must be whole numbers or strings; got {type(ids).__name__}.")
+    kinds = set(map(type, items))
+    if kinds and all(issubclass(kind, str) for kind in kinds):
+        return _strings(items, name)
+    if not all(issubclass(k, (int, np.integer)) and not issubclass(k, bool) for k in kinds):
+        listed = ", ".join(sorted(kind.__name__ for kind in kinds))
+        _check.refuse(f"{name} must be all whole numbers or all strings; got {listed}.")
+    try:
+        return np.array(items, np.int64)
+    except OverflowError:
+        _check.refuse(f"{name} must fit in 64 bits with a sign; some do not.")
+
+
+def _strings(items: list[str], name: str) -> np.ndarray:
+    try:
+        sizes = [len(item.encode()) for item in items]
+    except UnicodeEncodeError:
+        _check.refuse(f"{name} must be strings of valid Unicode; some are not.")
+    if min(sizes) == 0:
+        _check.refuse(f"{name} must not be empty strings; row {sizes.index(0)} is one.")
+    if max(sizes) > LONGEST:
+        _check.refuse(f"{name} must be of at most {LONGEST:,} bytes in UTF-8; got {max(sizes):,}.")
+    if any("\0" in item for item in items):
+        _check.refuse(f"{name} must not contain the character NUL; some do.")
+    found = np.empty(len(items), object)
+    found[:] = [str(item) for item in items]
+    return found
+
+
+def new_ids(ids: Any, codes: Codes) -> np.ndarray:
+    """The ids of ``codes`` to add, given ones only: one for each row, none twice."""
+    return distinct_ids(ids, len(codes), "codes")
+
+
+def distinct_ids(ids: Any, rows: int, what: str) -> np.ndarray:
+    found = parse_ids(ids)
+    _check.same_length("ids", len(found), what, rows)
+    once = len(set(found.tolist())) if found.dtype == object else len(np.unique(found))
+    if once != len(found):
+        _check.refuse(f"ids must not hold an id twice; {len(found) - once:,} are repeated.")
+    return found
+
+
+def numbered(largest: int | None, rows: int) -> np.ndarray:
+    """Ids numbered on from ``largest``, or from 0 where there is none."""
+    start = 0 if largest is None else largest + 1
+    if start + rows - 1 > LARGEST:
+        _check.refuse(f"No whole numbers are left after id {largest}: give ids.")
+    return np.arange(start, start + rows, dtype=np.int64)
+
+
+def same_kind(ids: np.ndarray, strings: bool, name: str = "ids") -> np.ndarray:
+    """Refuse strings where the index holds whole numbers, and the other way about."""
+    if len(ids) and (ids.dtype == object) != strings:
+        held, came = ("strings", "whole numbers") if strings else ("whole numbers", "strings")
+        _check.refuse(f"{name} of this index are {held}; got {came}.")
+    return ids
+
+
+def needs_ids() -> NoReturn:
+    _check.refuse("ids must be given: this index holds strings, which cannot be numbered on.")

@@ -1,0 +1,138 @@
+"""Rerank: a shortlist by bits, the order by floats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.indexes.embeddings import CHUNK, Embeddings
+from rankbits.indexes.ids import Column
+from rankbits.indexes.index import Index, check_k, distinct_ids
+from rankbits.quantizers import Quantizer
+from rankbits.types import Codes, Results, pack
+
+DISTANCES = ("euclidean", "inner")
+
+
+class Rerank:
+    """Search codes for a shortlist, then sort it by the embeddings the codes were made of.
+
+    ``embeddings`` (n, dim) are float or int8, an array or the path of a .npy file or of one that
+    ``quantize_int8`` wrote; a file is mapped, and only the rows of shortlists are read. Row i is
+    the embedding of id i, or of ``ids[i]``. ``quantizer`` makes the codes of queries; without one
+    they are the signs, or given to ``search``. ``distance="euclidean"`` is the squared distance of
+    rows scaled to length 1, ``"inner"`` the negated inner product of rows as they are.
+
+    >>> from rankbits import HammingIndex
+    >>> rows = np.array([[1.0, 0.1], [1.0, 2.0], [-1.0, 1.0]])
+    >>> rerank = Rerank(HammingIndex(bits=2).add(pack(rows)), rows)
+    >>> found = rerank.search(np.array([[2.0, 2.0]]), k=2)
+    >>> found.ids, found.distances.round(3)
+    (array([[1, 0]]), array([[0.103, 0.452]], dtype=float32))
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        embeddings: Any,
+        quantizer: Quantizer | None = None,
+        *,
+        ids: Any = None,
+        distance: str = "euclidean",
+    ) -> None:
+        if not isinstance(index, Index):
+            _check.refuse(f"Rerank takes an index of codes; got {type(index).__name__}.")
+        self.index, self.quantizer = index, quantizer
+        self.distance = _check.choice("distance", distance, DISTANCES)
+        self.embeddings = (
+            embeddings if isinstance(embeddings, Embeddings) else Embeddings(embeddings)
+        )
+        if ids is None:
+            self._ids = Column(None, 0, self.embeddings.count)
+        else:
+            self._ids = Column(distinct_ids(ids, self.embeddings.count, "embeddings").copy())
+        if quantizer is not None:
+            _check.same_bits(quantizer.bits_, index.bits)
+
+    def search(
+        self,
+        queries: Any,
+        k: int,
+        *,
+        factor: int = 10,
+        shortlist: int | None = None,
+        codes: Codes | None = None,
+        among: Any = None,
+    ) -> Results:
+        """The k nearest of a shortlist, (Q, min(k, candidates)): ids, and distances as float32.
+
+        The shortlist holds the ``factor`` x k nearest by Hamming distance, or ``shortlist`` of them
+        (at least k). Equal distances keep its order. ``codes`` are those of the queries, where they
+        are at hand already.
+        """
+        k = check_k(k)
+        wide = k * _check.whole("factor", factor, 1)
+        if shortlist is not None:
+            wide = max(k, _check.whole("shortlist", shortlist, 1))
+        rows = _check.finite("queries", _check.matrix("queries", queries))
+        if rows.shape[1] != self.embeddings.dim:
+            _check.refuse(
+                f"queries must have the dimension of the embeddings, {self.embeddings.dim}; "
+                f"got {rows.shape[1]}."
+            )
+        floats = rows.astype(np.float32)
+        if codes is None:
+            codes = self._encode(floats)
+        _check.same_length("codes", len(codes), "queries", len(floats))
+        near = self.index.search(codes, wide, among=among)
+        return self._sorted(floats, near.ids, min(k, near.ids.shape[1]))
+
+    def _encode(self, queries: np.ndarray) -> Codes:
+        if self.quantizer is not None:
+            return self.quantizer.encode(queries)
+        if queries.shape[1] != self.index.bits:
+            _check.refuse(
+                f"Queries of dimension {queries.shape[1]} do not make {self.index.bits} bits by "
+                "their signs: give Rerank the quantizer that made the codes, or search the codes."
+            )
+        return pack(queries)
+
+    def _sorted(self, queries: np.ndarray, ids: np.ndarray, k: int) -> Results:
+        rows = self._ids.rows_of(ids.reshape(-1)).reshape(ids.shape)
+        if (rows < 0).any():
+            unknown = ids[rows < 0].tolist()[0]
+            _check.refuse(f"The index found id {unknown!r}, of which there is no embedding.")
+        if self.distance == "euclidean":
+            queries = queries / _lengths(queries)
+        out_ids = np.empty((len(ids), k), ids.dtype)
+        out = np.empty((len(ids), k), np.float32)
+        step = max(1, CHUNK // max(1, ids.shape[1] * self.embeddings.dim))
+        for start in range(0, len(ids), step):
+            part = slice(start, start + step)
+            far = self._distances(queries[part], rows[part])
+            order = np.argsort(far, axis=1, kind="stable")[:, :k]
+            out[part] = np.take_along_axis(far, order, 1)
+            out_ids[part] = np.take_along_axis(ids[part], order, 1)
+        return Results(out_ids, out)
+
+    def _distances(self, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """(B, S) distances of queries to the embeddings of ``rows``."""
+        found = self.embeddings.floats(rows.reshape(-1))
+        inner = np.matmul(found.reshape(*rows.shape, -1), queries[:, :, None])[:, :, 0]
+        if self.distance == "inner":
+            far = -inner
+        else:
+            far = 2 - 2 * inner / _lengths(found).reshape(rows.shape)
+            far = np.maximum(far, 0)
+        if not np.isfinite(far).all():
+            bad = rows[~np.isfinite(far)][0]
+            _check.refuse(f"embeddings must be finite; row {bad} has nan, inf or overflows.")
+        return far
+
+
+def _lengths(rows: np.ndarray) -> np.ndarray:
+    """Euclidean lengths (n, 1); a row of zeros, which has no direction, counts as length 1."""
+    found = np.sqrt(np.einsum("nd,nd->n", rows, rows))[:, None]
+    return np.where(found > 0, found, np.float32(1))

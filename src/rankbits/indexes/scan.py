@@ -1,0 +1,159 @@
+"""Exact search of a snapshot: each segment by the kernels, and their findings merged.
+
+Rows that may not be found (removed, or not among the wanted) are left out in one of two ways.
+Candidates are gathered into a block of their own, where they are few or the queries many. Otherwise
+the whole segment is searched for somewhat more than k, and what may not be found is struck out; a
+query that is left with fewer than k falls back to the first way.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rankbits.indexes.segments import Segment, Snapshot
+from rankbits.kernels import Words, hamming_topk, hamming_within, words
+from rankbits.types import Codes, Results
+
+GATHER = 64  # rows scanned in the time that one row out of order is gathered
+
+
+def candidates(
+    state: Snapshot, mask: np.ndarray | None, ids: np.ndarray | None, queries: int
+) -> list:
+    """For each segment what may be found: None for all rows, a mask (n,), or the row numbers where
+    it pays to gather them for so many queries."""
+    if mask is None and ids is None:
+        return [s.alive for s in state.segments]
+    if ids is not None:
+        found = zip(state.find(ids), state.segments, strict=True)
+        return [_of_rows(rows, segment, queries) for rows, segment in found]
+    assert mask is not None
+    out, at = [], 0
+    for segment in state.segments:
+        part = mask[at : at + segment.live]
+        at += segment.live
+        if segment.alive is not None:
+            full = np.zeros(len(segment.words), bool)
+            full[segment.alive] = part
+            part = full
+        gather = _pays(int(np.count_nonzero(part)), len(part), queries)
+        out.append(np.flatnonzero(part) if gather else part)
+    return out
+
+
+def _pays(few: int, rows: int, queries: int) -> bool:
+    """Whether gathering ``few`` of ``rows`` costs less than what the queries then need not scan."""
+    return GATHER * few <= queries * (rows - few) or not few
+
+
+def _of_rows(rows: np.ndarray, segment: Segment, queries: int) -> np.ndarray:
+    """Row numbers, ascending and each once, or the mask of them."""
+    if _pays(len(rows), len(segment.words), queries):
+        rows = np.sort(rows)
+        return rows[np.diff(rows, prepend=-1) > 0]
+    mask = np.zeros(len(segment.words), bool)
+    mask[rows] = True
+    return mask
+
+
+def _gathered(segment: Segment, rows: np.ndarray) -> Words:
+    return Words(np.ascontiguousarray(segment.words.words[:, rows]), segment.words.bits)
+
+
+def _rows_topk(queries: Words, segment: Segment, k: int, rows: np.ndarray) -> Results:
+    found = hamming_topk(queries, _gathered(segment, rows), k)
+    return Results(rows[found.ids], found.distances)
+
+
+def _mask_topk(queries: Words, segment: Segment, k: int, mask: np.ndarray) -> Results:
+    total, allowed = len(mask), int(np.count_nonzero(mask))
+    k = min(k, allowed)
+    ids = np.empty((len(queries), k), np.int64)
+    distances = np.empty((len(queries), k), np.int32)
+    left = np.arange(len(queries))
+    more = math.ceil(1.25 * k * total / allowed) + 16
+    for fetch in (more, 16 * more):
+        if fetch >= total // 2 or not len(left):
+            break
+        found = hamming_topk(_of(queries, left), segment.words, fetch)
+        good = mask[found.ids]
+        done = good.sum(axis=1) >= k
+        order = np.argsort(~good[done], axis=1, kind="stable")[:, :k]
+        ids[left[done]] = np.take_along_axis(found.ids[done], order, 1)
+        distances[left[done]] = np.take_along_axis(found.distances[done], order, 1)
+        left = left[~done]
+    if len(left):
+        found = _rows_topk(_of(queries, left), segment, k, np.flatnonzero(mask))
+        ids[left], distances[left] = found.ids, found.distances
+    return Results(ids, distances)
+
+
+def _of(queries: Words, rows: np.ndarray) -> Words:
+    if len(rows) == len(queries):
+        return queries
+    return Words(np.ascontiguousarray(queries.words[:, rows]), queries.bits)
+
+
+def topk(state: Snapshot, queries: Codes, k: int, allowed: list) -> Results:
+    """(Q, min(k, candidates)) ids and distances, ties by order of insertion."""
+    parts = []
+    laid_out = words(queries)
+    for segment, rows in zip(state.segments, allowed, strict=True):
+        if rows is None:
+            found = hamming_topk(laid_out, segment.words, k)
+        elif rows.dtype == bool:
+            found = _mask_topk(laid_out, segment, k, rows)
+        elif len(rows):
+            found = _rows_topk(laid_out, segment, k, rows)
+        else:
+            continue
+        parts.append((segment.ids.at(found.ids), found.distances))
+    if len(parts) == 1:
+        return Results(*parts[0])
+    if not parts:
+        empty = np.empty((len(queries), 0), np.int64)
+        return Results(empty.astype(object) if state.strings else empty, empty.astype(np.int32))
+    ids, distances = (np.concatenate(side, axis=1) for side in zip(*parts, strict=True))
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return Results(np.take_along_axis(ids, order, 1), np.take_along_axis(distances, order, 1))
+
+
+def _near(
+    queries: Words, segment: Segment, radius: int, rows: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(query, row, distance) of what lies within the radius, by query, distance and row."""
+    gather = rows is not None and rows.dtype != bool
+    found = None if gather else segment.buckets.within(queries, radius)
+    if found is None:
+        block = _gathered(segment, rows) if gather else segment.words  # type: ignore[arg-type]
+        seen = hamming_within(queries, block, radius)
+        assert seen.offsets is not None
+        owner = np.repeat(np.arange(len(queries)), np.diff(seen.offsets))
+        found = owner, (rows[seen.ids] if gather else seen.ids), seen.distances  # type: ignore[index]
+    if rows is None or gather:
+        return found
+    good = rows[found[1]]
+    return found[0][good], found[1][good], found[2][good]
+
+
+def within(state: Snapshot, queries: Codes, radius: int, allowed: list) -> Results:
+    """All candidates within the radius, by distance, ties by order of insertion."""
+    parts = []
+    laid_out = words(queries)
+    for segment, rows in zip(state.segments, allowed, strict=True):
+        if rows is None or len(rows):
+            owner, row, far = _near(laid_out, segment, radius, rows)
+            parts.append((owner, segment.ids.at(row), far))
+    if not parts:
+        none = np.empty(0, object if state.strings else np.int64)
+        return Results(none, np.empty(0, np.int32), np.zeros(len(queries) + 1, np.int64))
+    owner, ids, far = parts[0]
+    if len(parts) > 1:
+        owner, ids, far = (np.concatenate(side) for side in zip(*parts, strict=True))
+        order = np.lexsort((far, owner))
+        owner, ids, far = owner[order], ids[order], far[order]
+    offsets = np.zeros(len(queries) + 1, np.int64)
+    np.cumsum(np.bincount(owner, minlength=len(queries)), out=offsets[1:])
+    return Results(ids, far, offsets)

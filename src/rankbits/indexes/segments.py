@@ -1,0 +1,144 @@
+"""What an index holds at one moment: segments of codes and ids, none of which ever changes.
+
+A writer makes the next snapshot from the last one and puts it in place in one step, so that readers
+need no lock. New rows become a segment of their own; segments merge while the one before is no more
+than four times as long, so that few remain and a row is copied a logarithmic number of times.
+Removed rows stay, marked, until a quarter of their segment is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from rankbits.indexes.buckets import Buckets
+from rankbits.indexes.ids import Column, joined
+from rankbits.kernels import Words
+from rankbits.types import Codes
+
+STEP = 4  # a segment is merged with one up to this many times as long
+SHORT = 4096  # rows that are merged without asking: copying them costs less than another segment
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Rows side by side: ``words`` (W, n), their ids, and which still live (None: all).
+
+    ``mapped`` rows lie in a file, and are not pulled into memory for the sake of a tidy shape.
+    ``buckets`` find what is very near without a scan.
+    """
+
+    words: Words
+    ids: Column
+    alive: np.ndarray | None = None
+    live: int = -1
+    mapped: bool = False
+    buckets: Buckets = field(default=None)  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.buckets is None:
+            object.__setattr__(self, "buckets", Buckets(self.words))
+        if self.live < 0:
+            object.__setattr__(self, "live", len(self.words))
+
+    def find(self, wanted: np.ndarray) -> np.ndarray:
+        """The living row of each id, -1 where there is none."""
+        rows = self.ids.rows_of(wanted)
+        if self.alive is not None:
+            rows[(rows >= 0) & ~self.alive[rows]] = -1
+        return rows
+
+    def without(self, rows: np.ndarray) -> Segment:
+        alive = np.ones(len(self.words), bool) if self.alive is None else self.alive.copy()
+        alive[rows] = False
+        return replace(self, alive=alive, live=self.live - len(rows))
+
+    def worn(self) -> bool:
+        return 4 * self.live < 3 * len(self.words)
+
+
+def merged(segments: Sequence[Segment], bits: int) -> Segment:
+    """One segment of all living rows, in order."""
+    rows = sum(s.live for s in segments)
+    out = np.empty((-(-bits // 64), rows), np.uint64)
+    at = 0
+    for s in segments:
+        part = s.words.words
+        out[:, at : at + s.live] = part if s.alive is None else part[:, s.alive]
+        at += s.live
+    return Segment(Words(out, bits), joined([s.ids.kept(s.alive) for s in segments]))
+
+
+def unpacked(rows: np.ndarray, bits: int) -> Codes:
+    """Codes of words that stand row by row, (n, W)."""
+    return Codes(rows.view(np.uint8)[:, : (bits + 7) // 8], bits)
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """All segments of an index, in order of insertion."""
+
+    bits: int
+    segments: tuple[Segment, ...] = ()
+    count: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "count", sum(s.live for s in self.segments))
+
+    @property
+    def strings(self) -> bool | None:
+        """Whether ids are strings; None while the index is empty and may become either."""
+        return self.segments[0].ids.strings if self.segments else None
+
+    def largest(self) -> int | None:
+        return max((s.ids.largest(s.alive) for s in self.segments), default=None)
+
+    def ids(self) -> np.ndarray:
+        """All ids in order of insertion."""
+        columns = [s.ids.kept(s.alive).all() for s in self.segments]
+        return np.concatenate(columns) if columns else np.empty(0, np.int64)
+
+    def codes(self) -> Codes:
+        """All codes in order of insertion."""
+        out = np.empty((self.count, -(-self.bits // 64)), np.uint64)
+        at = 0
+        for s in self.segments:
+            part = s.words.words
+            out[at : at + s.live] = (part if s.alive is None else part[:, s.alive]).T
+            at += s.live
+        return unpacked(out, self.bits)
+
+    def present(self, ids: np.ndarray) -> np.ndarray:
+        """Those of ``ids``, none twice, that are here."""
+        found = zip(self.segments, self.find(ids), strict=True)
+        here = [segment.ids.at(rows) for segment, rows in found if len(rows)]
+        return np.concatenate(here) if here else ids[:0]
+
+    def without(self, ids: np.ndarray) -> Snapshot:
+        """The snapshot once ``ids``, none twice, are forgotten; self where none was there."""
+        kept, found = [], 0
+        for segment in self.segments:
+            rows = segment.find(ids)
+            rows = rows[rows >= 0]
+            found += len(rows)
+            if len(rows) == segment.live:
+                continue
+            segment = segment.without(rows) if len(rows) else segment
+            kept.append(merged([segment], self.bits) if segment.worn() else segment)
+        return Snapshot(self.bits, tuple(kept)) if found else self
+
+    def appended(self, segment: Segment) -> Snapshot:
+        """The snapshot with new rows at the end, whose ids it does not hold."""
+        tail, rows, held = [segment], segment.live, list(self.segments)
+        while held and not held[-1].mapped and held[-1].live <= max(STEP * rows, SHORT):
+            tail.insert(0, held.pop())
+            rows += tail[0].live
+        last = merged(tail, self.bits) if len(tail) > 1 else segment
+        return Snapshot(self.bits, (*held, last))
+
+    def find(self, ids: np.ndarray) -> list[np.ndarray]:
+        """For each segment the living rows of ``ids``; unknown ids fall away."""
+        found = (segment.find(ids) for segment in self.segments)
+        return [rows[rows >= 0] for rows in found]

@@ -1,0 +1,92 @@
+"""Ray, as far as it is needed here: join a cluster, run a function over parts, in order."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tqdm import tqdm
+
+from rankbits import _check
+from rankbits.indexes.engines.opening import first_line, module
+
+RETRIES = 3  # times that a part is sent out again after its worker was lost
+
+
+@contextmanager
+def joined(address: str) -> Iterator[Any]:
+    """Ray at ``address``: "local" starts one here and stops it, "auto" joins the cluster of this
+    machine, "ray://host:port" or "host:port" another. One that is joined already is used."""
+    ray = module("ray", "Ray", "ray")
+    if not isinstance(address, str) or not re.fullmatch(
+        r"local|auto|(ray://)?[^\s/:]+:\d+", address
+    ):
+        _check.refuse(
+            "The address of Ray must be local, auto, host:port or ray://host:port; "
+            f"got {address!r}."
+        )
+    if ray.is_initialized():
+        yield ray
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    here = {"include_dashboard": False} if address == "local" else {}
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **here)
+    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+        _check.refuse(f"Ray cannot be joined at {address}: {first_line(error)}.")
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def mapped(
+    ray: Any, function: Callable, parts: Iterable[tuple], what: str, total: int | None = None
+) -> Iterator[Any]:
+    """``function(*part)`` for every part, somewhere; results in the order of the parts.
+
+    A worker that is lost costs its part another run, here or elsewhere, not the job. Twice as many
+    parts as cores are out at a time, so that neither parts nor results pile up.
+    """
+    task = ray.remote(max_retries=RETRIES)(function)
+    errors = ray.exceptions
+    lost = (errors.WorkerCrashedError, errors.NodeDiedError, errors.ObjectLostError)
+    window = max(2, 2 * int(ray.cluster_resources().get("CPU", 1)))
+    out: deque[tuple[tuple, Any]] = deque()
+
+    def next_result() -> Any:
+        part, result = out.popleft()
+        for again in (True, False):  # Ray itself has tried RETRIES times before it says so
+            try:
+                return ray.get(result)
+            except lost:
+                result = task.remote(*part) if again else None
+            except errors.RayTaskError as error:
+                if isinstance(error.cause, _check.Refusal):
+                    raise error.cause from None
+                raise
+        _check.refuse(f"Every worker was lost that took up one of the parts: {what} gives up.")
+
+    with tqdm(total=total, unit=" parts", desc=what, disable=None) as bar:
+        for part in parts:
+            out.append((part, task.remote(*part)))
+            if len(out) >= window:
+                yield next_result()
+                bar.update()
+        while out:
+            yield next_result()
+            bar.update()
+
+
+def spans(rows: int, size: int) -> list[slice]:
+    """Slices of at most ``size`` rows that make up all.
+
+    >>> spans(5, 2)
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    size = _check.whole("rows", size, 1)
+    return [slice(s, min(s + size, rows)) for s in range(0, rows, size)]

@@ -1,0 +1,108 @@
+"""Evaluation on many workers: each counts a shard of the database, and counts are added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.evaluate.figures import dropped, figures_of, report_of
+from rankbits.evaluate.judge import BY_CODES
+from rankbits.evaluate.rankings import COUNTS
+from rankbits.metrics import rank_codes
+from rankbits.scale.cluster import joined, mapped, spans
+from rankbits.types import Codes, Ranking, Report
+
+ROWS = 1 << 20
+
+
+def _count(
+    queries: Codes, labels: np.ndarray, shard: tuple[np.ndarray, np.ndarray], relevance: str
+) -> np.ndarray:
+    """Counts of some queries over one shard of the database, (Q, bits + 1, grades)."""
+    packed, of_shard = shard
+    return rank_codes(
+        queries, Codes(packed, queries.bits), labels, np.array(of_shard), relevance
+    ).counts
+
+
+def evaluate(
+    query_codes: Codes,
+    database_codes: Codes,
+    query_labels: Any = None,
+    database_labels: Any = None,
+    *,
+    address: str = "local",
+    rows: int = ROWS,
+    k: Any = (10, 100, 1000),
+    radius: int = 2,
+    relevance: str = "any",
+    gain: str = "exp2",
+    exclude_self: bool = False,
+    tie_break: Any = None,
+) -> Report:
+    """``rb.evaluate`` by the workers of a Ray cluster: the same report, to the last bit.
+
+    The database goes out in shards of ``rows``; a worker sends back (queries x bits x grades)
+    counts, whatever the size of its shard.
+    """
+    if tie_break is not None:
+        _check.refuse("tie_break cannot be used with Ray: floats cannot be merged by counting.")
+    for name, codes in (("query", query_codes), ("database", database_codes)):
+        if not isinstance(codes, Codes):
+            _check.refuse(f"The {name} codes must be Codes here; got {type(codes).__name__}.")
+    _check.not_empty("queries", len(query_codes))
+    _check.not_empty("database", len(database_codes))
+    _check.same_bits(query_codes.bits, database_codes.bits)
+    _check.choice("relevance", relevance, ("any", "count"))
+    if exclude_self:
+        _check.square(len(query_codes), len(database_codes))
+        if query_codes != database_codes:
+            _check.refuse("exclude_self needs the database to be the queries themselves.")
+        database_labels = query_labels if database_labels is None else database_labels
+    theirs = _check.labels("query_labels", query_labels, len(query_codes))
+    ours = _check.labels("database_labels", database_labels, len(database_codes))
+    _check.same_kind_of_labels(theirs, ours)
+    others = len(database_codes) - exclude_self
+    points = tuple(at for at in _check.cutoffs(k) if at <= others)
+    table = figures_of(points, gain, _check.whole("radius", radius, 0))
+    shards = spans(len(database_codes), rows)
+    with joined(address) as ray:
+        sent = [ray.put((database_codes.packed[s], ours[s])) for s in shards]
+        return report_of(
+            _rankings(ray, query_codes, theirs, sent, relevance, exclude_self),
+            table,
+            protocol=BY_CODES,
+            database=others,
+            bits=query_codes.bits,
+            notes=dropped(k, points, others),
+        )
+
+
+def _rankings(
+    ray: Any,
+    queries: Codes,
+    labels: np.ndarray,
+    shards: list,
+    relevance: str,
+    exclude_self: bool,
+) -> Iterator[Ranking]:
+    """Rankings of slices of the queries, each the sum over all shards."""
+    own: np.ndarray = np.ones(len(labels), np.int64)
+    if labels.ndim == 2:
+        own = np.asarray(
+            labels.sum(axis=1) if relevance == "count" else labels.any(axis=1), np.int64
+        )
+    most = int(own.max(initial=1))
+    slices = spans(len(queries), max(64, COUNTS // ((queries.bits + 1) * (most + 1))))
+    parts = [(queries[s], labels[s], shard, relevance) for s in slices for shard in shards]
+    counts = mapped(ray, _count, parts, "evaluate", len(parts))
+    for part in slices:
+        total = Ranking(np.array(next(counts)))
+        for _ in shards[1:]:
+            total = total + Ranking(next(counts))
+        if exclude_self:
+            total.counts[np.arange(len(total)), 0, own[part]] -= 1
+        yield total

@@ -1,0 +1,125 @@
+"""Search on many workers: each searches a shard for some queries, and the nearest are merged."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.indexes.addresses import open_index
+from rankbits.indexes.index import Index, check_k, check_queries, check_radius
+from rankbits.kernels import hamming_topk, hamming_within
+from rankbits.scale.cluster import joined, mapped, spans
+from rankbits.types import Codes, Results
+
+ROWS = 1 << 20
+QUERIES = 1 << 10
+
+
+@lru_cache(maxsize=4)
+def _opened(place: str, job: str) -> Index:
+    """An index in a worker, kept open for the parts of one job."""
+    return open_index(place, mode="r")
+
+
+def _in_index(
+    queries: Codes, k: int | None, radius: int | None, place: str, job: str
+) -> tuple[np.ndarray, ...]:
+    index = _opened(place, job)
+    found = index.search(queries, k) if k is not None else index.within(queries, radius or 0)
+    return _plain(found)
+
+
+def _in_codes(
+    queries: Codes, k: int | None, radius: int | None, packed: np.ndarray, first: int
+) -> tuple[np.ndarray, ...]:
+    shard = Codes(packed, queries.bits)
+    found = (
+        hamming_topk(queries, shard, k)
+        if k is not None
+        else hamming_within(queries, shard, radius or 0)
+    )
+    return _plain(Results(found.ids + first, found.distances, found.offsets))
+
+
+def _plain(found: Results) -> tuple[np.ndarray, ...]:
+    pair = (found.ids, found.distances)
+    return pair if found.offsets is None else (*pair, found.offsets)
+
+
+def search(
+    queries: Codes,
+    database: Any,
+    k: int | None = None,
+    *,
+    radius: int | None = None,
+    address: str = "local",
+    rows: int = ROWS,
+) -> Results:
+    """The k nearest, or everything within ``radius``, by the workers of a Ray cluster.
+
+    ``database`` is ``Codes``, which go out in shards of ``rows`` and are found by row; or the
+    address of an index (``rb.open_index``) that every worker can open; or several such addresses,
+    the shards of one database: ties come by shard, then in the order of each index.
+    """
+    if (k is None) == (radius is None):
+        _check.refuse("Give either k or a radius.")
+    k = None if k is None else check_k(k)
+    radius = None if radius is None else check_radius(radius)
+    if not isinstance(queries, Codes):
+        _check.refuse(f"Codes are wanted here (rb.pack makes them); got {type(queries).__name__}.")
+    if isinstance(database, Codes):
+        check_queries(queries, database.bits)
+        _check.not_empty("database", len(database))
+    with joined(address) as ray:
+        if isinstance(database, Codes):
+            pieces = [(ray.put(database.packed[s]), s.start) for s in spans(len(database), rows)]
+            function: Any = _in_codes
+        else:
+            listed = [database] if isinstance(database, (str, os.PathLike)) else list(database)
+            _check.not_empty("list of indexes", len(listed))
+            job = uuid.uuid4().hex
+            pieces, function = [(_absolute(place), job) for place in listed], _in_index
+        slices = spans(len(queries), QUERIES) or [slice(0, 0)]
+        parts = [(queries[s], k, radius, *piece) for s in slices for piece in pieces]
+        found = mapped(ray, function, parts, "search", len(parts))
+        merged = [_merged([next(found) for _ in pieces], k) for _ in slices]
+    return merged[0] if len(merged) == 1 else _stacked(merged)
+
+
+def _absolute(place: str | os.PathLike[str]) -> str:
+    """A worker runs in a folder of its own, so that a path must say where it begins."""
+    text = str(place)
+    scheme, colon, rest = text.partition(":")
+    if os.path.exists(text) or not colon:
+        return os.path.abspath(text)
+    if scheme in ("file", "duckdb", "milvus") and "://" not in rest:
+        return f"{scheme}:{os.path.abspath(rest)}"
+    return text
+
+
+def _merged(parts: list[tuple[np.ndarray, ...]], k: int | None) -> Results:
+    """One query slice over all shards: by distance, then in the order of the shards."""
+    if k is not None:
+        ids, distances = (np.concatenate(side, axis=1) for side in zip(*parts, strict=True))
+        order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+        return Results(*(np.take_along_axis(side, order, 1) for side in (ids, distances)))
+    sizes = [np.diff(part[2]) for part in parts]
+    owner = np.concatenate([np.repeat(np.arange(len(size)), size) for size in sizes])
+    ids, distances = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+    order = np.lexsort((distances, owner))
+    offsets = np.concatenate([[0], np.cumsum(np.sum(sizes, axis=0))]).astype(np.int64)
+    return Results(ids[order], distances[order], offsets)
+
+
+def _stacked(slices: list[Results]) -> Results:
+    """Slices of the queries, one after another."""
+    ids, distances = (np.concatenate([getattr(s, n) for s in slices]) for n in ("ids", "distances"))
+    if slices[0].offsets is None:
+        return Results(ids, distances)
+    sizes = np.concatenate([np.diff(s.offsets) for s in slices if s.offsets is not None])
+    return Results(ids, distances, np.concatenate([[0], np.cumsum(sizes)]))
