@@ -11,18 +11,13 @@ size differ. The learning rate was chosen on neither the sampler nor the batch s
 from __future__ import annotations
 
 import argparse
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from _bench import Bench
-
 import rankbits as rb
+from _bench import Bench
 from rankbits.data.augment import View
 from rankbits.data.examples import Examples
 from rankbits.data.protocols import protocol
@@ -46,7 +41,9 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help="write rows to results/")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--images", type=int, default=51_200, help="drawings a run sees")
-    parser.add_argument("--sizes", default="32,128,512", help="batch sizes; the middle for samplers")
+    parser.add_argument(
+        "--sizes", default="32,128,512", help="batch sizes; the middle for samplers"
+    )
     parser.add_argument("--root", default=None, help="the data root")
     options = parser.parse_args()
     sizes = [int(size) for size in options.sizes.split(",")]

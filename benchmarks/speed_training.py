@@ -11,17 +11,12 @@ already lies on the device; steps in two passes beside it, with the memory each 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
 from _bench import Bench, compare, peak_cuda
-
 from rankbits.data.examples import Examples
 from rankbits.data.loading import Batch, Loader
 from rankbits.data.samplers import sampler

@@ -233,7 +233,7 @@ def test_an_empty_index_finds_nothing():
         [3, 1], (3, 1), np.array([3, 1], np.uint8), np.array([3, 1], object), torch.tensor([3, 1]),
         {3: 0, 1: 0}.keys(), iter([3, 1]), np.array([3, 1], np.uint64), [np.int32(3), 1],
     ],
-    ids=str,
+    ids=lambda given: type(given).__name__,
 )  # fmt: skip
 def test_whole_numbers_come_in_many_forms(given_ids):
     found = parse_ids(given_ids)

@@ -96,13 +96,15 @@ def _of(queries: Words, rows: np.ndarray) -> Words:
     return Words(np.ascontiguousarray(queries.words[:, rows]), queries.bits)
 
 
-def topk(state: Snapshot, queries: Codes, k: int, allowed: list) -> Results:
+def topk(
+    state: Snapshot, queries: Codes, k: int, allowed: list, device: str | None = None
+) -> Results:
     """(Q, min(k, candidates)) ids and distances, ties by order of insertion."""
     parts = []
     laid_out = words(queries)
     for segment, rows in zip(state.segments, allowed, strict=True):
         if rows is None:
-            found = hamming_topk(laid_out, segment.words, k)
+            found = hamming_topk(laid_out, segment.on(device), k)
         elif rows.dtype == bool:
             found = _mask_topk(laid_out, segment, k, rows)
         elif len(rows):

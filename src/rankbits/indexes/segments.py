@@ -36,12 +36,21 @@ class Segment:
     live: int = -1
     mapped: bool = False
     buckets: Buckets = field(default=None)  # type: ignore[assignment]
+    copies: dict[str, Words] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.buckets is None:
             object.__setattr__(self, "buckets", Buckets(self.words))
         if self.live < 0:
             object.__setattr__(self, "live", len(self.words))
+
+    def on(self, device: str | None) -> Words:
+        """The words, or their copy on a GPU, made once for all searches of the segment."""
+        if device is None:
+            return self.words
+        if device not in self.copies:
+            self.copies[device] = self.words.on(device)
+        return self.copies[device]
 
     def find(self, wanted: np.ndarray) -> np.ndarray:
         """The living row of each id, -1 where there is none."""

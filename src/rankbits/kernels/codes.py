@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import torch
 
 from rankbits import _check
 from rankbits.kernels import backend
@@ -20,13 +21,22 @@ from rankbits.types import Codes, Results
 
 @dataclass(frozen=True, eq=False)
 class Words:
-    """Codes as kernels want them, uint64 (ceil(bits/64), n). Made once, searched often."""
+    """Codes as kernels want them, uint64 (ceil(bits/64), n). Made once, searched often.
 
-    words: np.ndarray
+    On a GPU (``on``) the words are a tensor there, int32 (2 ceil(bits/64), n).
+    """
+
+    words: Any
     bits: int
 
     def __len__(self) -> int:
         return self.words.shape[1]
+
+    def on(self, device: str | torch.device) -> Words:
+        """The same words in a GPU's memory, where large batches of queries are answered faster."""
+        if isinstance(self.words, torch.Tensor):
+            return self
+        return Words(_on_cuda().on_device(self.words, device), self.bits)
 
 
 def words(codes: Codes | Words) -> Words:
@@ -44,11 +54,19 @@ def words(codes: Codes | Words) -> Words:
     return Words(np.ascontiguousarray(padded.view(np.uint64).T), codes.bits)
 
 
-def _module() -> ModuleType:
-    name = backend.chosen("cpu")
-    if name == "cuda":
-        _check.refuse("The Hamming kernels have no cuda backend; RANKBITS_BACKEND may be 'cpu'.")
-    return importlib.import_module(f"rankbits.kernels.{name}.codes")
+def _module(database: Words) -> ModuleType:
+    """Where the database lies, there it is searched."""
+    there = isinstance(database.words, torch.Tensor)
+    name = "cuda" if there else backend.chosen("cpu")
+    return (
+        _on_cuda() if name == "cuda" else importlib.import_module(f"rankbits.kernels.{name}.codes")
+    )
+
+
+def _on_cuda() -> ModuleType:
+    if not backend.has_triton() or not torch.cuda.is_available():
+        _check.refuse("Searching on a GPU needs a CUDA device and triton; RANKBITS_BACKEND=cpu.")
+    return importlib.import_module("rankbits.kernels.cuda.codes")
 
 
 def _pair(queries: Codes | Words, database: Codes | Words) -> tuple[np.ndarray, Words]:
@@ -68,7 +86,7 @@ def hamming(codes_a: Codes | Words, codes_b: Codes | Words) -> np.ndarray:
     """
     left, right = _pair(codes_a, codes_b)
     out = np.empty((len(left), len(right)), np.uint16 if right.bits < 1 << 16 else np.uint32)
-    _module().hamming(left, right.words, out)
+    _module(right).hamming(left, right.words, out)
     return out
 
 
@@ -84,7 +102,7 @@ def hamming_topk(queries: Codes | Words, database: Codes | Words, k: int) -> Res
     (array([[1, 0]]), array([[0, 1]], dtype=int32))
     """
     left, right = _pair(queries, database)
-    ids, distances = _module().hamming_topk(
+    ids, distances = _module(right).hamming_topk(
         left, right.words, min(_check.cutoff(k), len(right)), right.bits
     )
     return Results(ids, distances)
@@ -99,7 +117,7 @@ def hamming_within(queries: Codes | Words, database: Codes | Words, radius: int)
     """
     left, right = _pair(queries, database)
     limit = min(_check.whole("radius", radius, 0), right.bits)
-    offsets, ids, distances = _module().hamming_within(left, right.words, limit, right.bits)
+    offsets, ids, distances = _module(right).hamming_within(left, right.words, limit, right.bits)
     return Results(ids, distances, offsets)
 
 
@@ -124,7 +142,7 @@ def hamming_counts(
            [0, 0]])
     """
     left, right = _pair(queries, database)
-    module = _module()
+    module = _module(right)
     if not isinstance(relevance, str):
         if query_labels is not None or database_labels is not None:
             _check.refuse("Give either labels or a matrix of grades as relevance, not both.")
@@ -169,6 +187,8 @@ def _sparse_counts(
 ) -> np.ndarray:
     """Count all as grade 0, then move each judged pair: work and memory linear in the pairs."""
     _same_shape(relevance.shape, (len(left), len(right)))
+    if isinstance(right.words, torch.Tensor):
+        _check.refuse("Sparse relevance is counted on the CPU; give the codes, not words on a GPU.")
     table = relevance.tocsr()
     table.sum_duplicates()
     grades = _check.grades("relevance", table.data).astype(np.int64)

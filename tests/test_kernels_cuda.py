@@ -1,0 +1,75 @@
+"""The Hamming kernels on a GPU against their definition."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+import torch
+
+import rankbits as rb
+from rankbits.kernels import hamming, hamming_counts, hamming_topk, hamming_within, words
+from rankbits.kernels.reference import codes as reference
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(
+        not torch.cuda.is_available() or importlib.util.find_spec("triton") is None,
+        reason="needs a CUDA device and triton",
+    ),
+]
+
+
+@pytest.mark.parametrize("bits", [1, 13, 32, 64, 65, 128, 300, 1024])
+@pytest.mark.parametrize(("queries", "rows"), [(1, 1), (3, 5), (7, 513), (70, 4097), (5, 20000)])
+def test_everything_equals_the_definition(bits, queries, rows):
+    draw = np.random.default_rng(bits + rows)
+    # few distinct codes: ties everywhere
+    pool = rb.pack(draw.normal(size=(min(rows, 300), bits)))
+    database = pool[draw.integers(0, len(pool), rows)]
+    asked = rb.pack(draw.normal(size=(queries, bits)))
+    left, right = np.ascontiguousarray(words(asked).words.T), words(database).words
+    there = words(database).on("cuda")
+    out = np.empty((queries, rows), np.uint16)
+    reference.hamming(left, right, out)
+    np.testing.assert_array_equal(hamming(asked, there), out)
+    for k in {1, min(10, rows), min(777, rows), rows}:
+        found = hamming_topk(asked, there, k)
+        ids, distances = reference.hamming_topk(left, right, k, bits)
+        np.testing.assert_array_equal(found.distances, distances)
+        np.testing.assert_array_equal(found.ids, ids)
+    for radius in {0, bits // 3, bits // 2, bits}:
+        found = hamming_within(asked, there, radius)
+        offsets, ids, distances = reference.hamming_within(left, right, radius, bits)
+        np.testing.assert_array_equal(found.offsets, offsets)
+        np.testing.assert_array_equal(found.ids, ids)
+        np.testing.assert_array_equal(found.distances, distances)
+    labels = draw.integers(0, 4, queries), draw.integers(0, 4, rows)
+    np.testing.assert_array_equal(
+        hamming_counts(asked, there, *labels), hamming_counts(asked, database, *labels)
+    )
+    several = tuple(draw.random((n, 21)) < 0.2 for n in (queries, rows))
+    for relevance in ("any", "count"):
+        np.testing.assert_array_equal(
+            hamming_counts(asked, there, *several, relevance=relevance),
+            hamming_counts(asked, database, *several, relevance=relevance),
+        )
+    grades = draw.integers(0, 5, (queries, rows))
+    np.testing.assert_array_equal(
+        hamming_counts(asked, there, relevance=grades),
+        hamming_counts(asked, database, relevance=grades),
+    )
+
+
+def test_an_index_on_the_gpu_finds_the_same():
+    draw = np.random.default_rng(0)
+    codes = rb.pack(draw.normal(size=(5000, 64)))
+    asked = rb.pack(draw.normal(size=(40, 64)))
+    plain, there = rb.HammingIndex(64).add(codes), rb.HammingIndex(64, device="cuda").add(codes)
+    for index in (plain, there):
+        index.remove(np.arange(0, 900, 3))
+        index.add(codes[:50], np.arange(9000, 9050))
+    one, two = (index.search(asked, 25) for index in (plain, there))
+    np.testing.assert_array_equal(one.ids, two.ids)
+    np.testing.assert_array_equal(one.distances, two.distances)
