@@ -41,13 +41,15 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help="write rows to results/")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--images", type=int, default=51_200, help="drawings a run sees")
+    parser.add_argument("--steps", type=int, default=0, help="as many steps for all, not images")
+    parser.add_argument("--name", default="quality_sampling", help="of the file of rows")
     parser.add_argument(
         "--sizes", default="32,128,512", help="batch sizes; the middle for samplers"
     )
     parser.add_argument("--root", default=None, help="the data root")
     options = parser.parse_args()
     sizes = [int(size) for size in options.sizes.split(",")]
-    bench = Bench("quality_sampling", threads=torch.get_num_threads(), seed=0)
+    bench = Bench(options.name, threads=torch.get_num_threads(), seed=0)
     how = protocol("omniglot", options.root)
     whole = small(how.examples)
     train, judged = whole.subset(how.train), whole.subset(how.queries)
@@ -59,8 +61,8 @@ def main() -> None:
             run = rb.train(
                 examples=train, model="conv", side=SIDE, dim=DIM, loss="fastap", lr=1e-3,
                 batch_size=size, sampler=sampler, batches_per_pair=1, augment="shift",
-                epochs=1000, steps=options.images // size, validation=0.0, seed=seed,
-                schedule="cosine", say=lambda line: None,
+                epochs=1000, steps=options.steps or options.images // size, validation=0.0,
+                seed=seed, schedule="cosine", say=lambda line: None,
             )  # fmt: skip
             trained = time.monotonic() - begun
             found = run.embed(judged).embeddings

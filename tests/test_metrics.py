@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rankbits as rb
+from rankbits.metrics.ranking import compact, rank_keys, rank_runs
 
 TIES = ("mean", "best", "worst")
 
@@ -212,8 +213,6 @@ def test_retrieved_denominator_with_a_huge_straddling_tie_is_finite_and_ordered(
 
 
 def test_compact_changes_no_metric():
-    from rankbits.metrics.ranking import compact
-
     rng = np.random.default_rng(3)
     ranking = rb.rank(rng.integers(0, 30, (20, 60)), rng.integers(0, 3, (20, 60)) // 2)
     small = compact(ranking)
@@ -268,3 +267,21 @@ def test_exclude_self_takes_each_query_out(kind):
     two = rb.rank(rb.hamming(codes, codes), relevance, exclude_self=True)
     np.testing.assert_array_equal(one.by_grade[:, : two.by_grade.shape[1]], two.by_grade)
     np.testing.assert_allclose(rb.average_precision(one), rb.average_precision(two), atol=1e-14)
+
+
+@given(st.integers(0, 2**31), st.integers(1, 6), st.integers(1, 30), st.sampled_from([1, 2, 4]))
+def test_runs_of_grades_are_the_compact_ranking(seed, queries, items, most):
+    draw = np.random.default_rng(seed)
+    distances = draw.integers(0, draw.integers(1, 60), (queries, items))
+    keys = np.sort(distances * 256 + draw.integers(0, most + 1, (queries, items)), axis=1)
+    found, wanted = rank_runs(keys), compact(rank_keys(keys))
+    for k in (None, 1, 3):
+        for ties in ("mean", "best", "worst"):
+            np.testing.assert_allclose(
+                rb.average_precision(found, k=k, ties=ties),
+                rb.average_precision(wanted, k=k, ties=ties), rtol=1e-12,
+            )  # fmt: skip
+            np.testing.assert_allclose(
+                rb.ndcg(found, k=k, ties=ties), rb.ndcg(wanted, k=k, ties=ties), rtol=1e-12
+            )
+    assert found.counts.sum() == queries * items

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,6 +14,9 @@ from rankbits.data.digits import digits
 from rankbits.evaluate import evaluate
 from rankbits.kernels import hamming
 from rankbits.types import Codes, Report, pack
+
+if TYPE_CHECKING:
+    from rankbits.serve import Service
 
 BITS = (8, 16, 32, 48)
 QUERIES = 300
@@ -28,8 +32,7 @@ def quickstart(
     folder.mkdir(parents=True, exist_ok=True)
     images, labels = digits()
     inputs = torch.from_numpy(images.reshape(len(images), -1)).double()
-    order = np.random.default_rng(seed).permutation(len(inputs))
-    query, database = order[:QUERIES], order[QUERIES:]
+    query, database = _split(len(inputs), seed)
     components = _principal(inputs[database])
     lengths = sorted({*BITS, _check.whole("bits", bits, 1)})
     if lengths[-1] > components.shape[1]:
@@ -66,6 +69,55 @@ def quickstart(
         f"Judge it yourself: rankbits evaluate {folder / 'queries.npz'} {folder / 'database.npz'}"
     )
     return report
+
+
+def digits_service(report: Report, *, bits: int = 16, seed: int = 0) -> Service:
+    """The database digits as a service: with images, labels, a comparison and the report.
+
+    Ids are the digits' numbers in the whole set; an uploaded image is seen at 8 x 8, dark on light
+    or light on dark.
+    """
+    from rankbits.indexes import HammingIndex
+    from rankbits.serve import Encoder, Items, Service, compared
+
+    images, labels = digits()
+    inputs = torch.from_numpy(images.reshape(len(images), -1)).double()
+    database = _split(len(inputs), seed)[1]
+    mean, components = inputs[database].mean(0), _principal(inputs[database])[:, :bits]
+
+    def encode(vectors: np.ndarray) -> Codes:
+        return pack((torch.from_numpy(vectors).double() - mean) @ components)
+
+    items = Items(
+        database,
+        titles=[f"digit {number}" for number in database],
+        labels=labels[database],
+        images=(images[database] * np.float32(255 / 16)).astype(np.uint8),
+    )
+    features = inputs[database].numpy()
+    return Service(
+        HammingIndex(bits).add(encode(features), database),
+        encoder=Encoder(encode, lambda file: encode(_seen(file)), dims=(64,), bits=bits),
+        items=items,
+        compare=compared(features, labels[database], bits=bits, ids=database),
+        report=report.to_dict(),
+    )
+
+
+def _seen(file: Any) -> np.ndarray:
+    """An image as a digit, (1, 64) from 0 to 16, its ink the brighter."""
+    from rankbits.data.images import decode
+
+    grey = decode(file, 64, channels=1).astype(np.float64).reshape(8, 8, 8, 8).mean(axis=(1, 3))
+    edge = np.concatenate([grey[0], grey[-1], grey[:, 0], grey[:, -1]])
+    ink = 255 - grey if np.median(edge) > 127 else grey
+    return np.rint(ink * 16 / 255).reshape(1, 64)
+
+
+def _split(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that ask and rows that are found."""
+    order = np.random.default_rng(seed).permutation(rows)
+    return order[:QUERIES], order[QUERIES:]
 
 
 def _principal(inputs: torch.Tensor) -> torch.Tensor:

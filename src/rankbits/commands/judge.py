@@ -103,8 +103,14 @@ class Quickstart:
     folder: str = option("rankbits-quickstart", "where the codes and the page are written")
     bits: int = option(16, "bits of the code in the report, 1 to 61")
     seed: int = option(0, "seed of the split")
+    serve: bool = option(False, "then serve the digits and a page to search them")
+    port: int = option(8080, "where --serve listens; 0 for any free port")
 
     def work(self) -> None:
-        from rankbits.quickstart import quickstart
+        from rankbits.quickstart import digits_service, quickstart
 
-        quickstart(self.folder, bits=self.bits, seed=self.seed)
+        report = quickstart(self.folder, bits=self.bits, seed=self.seed)
+        if self.serve:
+            from rankbits.serve import serve
+
+            serve(digits_service(report, bits=self.bits, seed=self.seed), port=self.port)

@@ -10,7 +10,7 @@ import torch
 
 from rankbits import _check, metrics
 from rankbits.kernels import hamming, words
-from rankbits.metrics.ranking import compact, rank_keys
+from rankbits.metrics.ranking import rank_runs
 from rankbits.types import Codes, Ranking
 
 COUNTS = 1 << 21  # cells of counts held at a time
@@ -137,7 +137,7 @@ def by_embeddings(
         if exclude_self:
             keys[np.arange(part.stop - s), np.arange(s, part.stop)] = np.iinfo(np.int64).max
         keys.sort(axis=1)
-        yield compact(rank_keys(keys[:, : keys.shape[1] - exclude_self]))
+        yield rank_runs(keys[:, : keys.shape[1] - exclude_self])
 
 
 def _scaled(

@@ -110,7 +110,7 @@ def _write_kernel(
 def on_device(words: np.ndarray, device: str | torch.device = "cuda") -> torch.Tensor:
     """Words (W, n) uint64 as int32 (2 W, n) on a device."""
     halves = np.ascontiguousarray(words).view(np.uint32).reshape(*words.shape, 2)
-    moved = torch.from_numpy(halves.view(np.int32)).to(device)
+    moved = torch.from_numpy(halves.view(np.int32).copy()).to(device)
     return moved.permute(0, 2, 1).reshape(2 * words.shape[0], words.shape[1]).contiguous()
 
 
@@ -118,7 +118,7 @@ def _both(left: np.ndarray, right: torch.Tensor | np.ndarray) -> tuple[torch.Ten
     """Query words (Q, 2 W) and database words (2 W, n), int32 on one device."""
     database = right if isinstance(right, torch.Tensor) else on_device(right)
     halves = np.ascontiguousarray(left).view(np.int32).reshape(len(left), -1)
-    return torch.from_numpy(halves).to(database.device), database
+    return torch.from_numpy(halves.copy()).to(database.device), database
 
 
 def _partial(
@@ -215,7 +215,7 @@ def hamming_topk(left, right, k, bits):  # type: ignore[no-untyped-def]
         _, ids, distances = _written(part, words, partial, stretch, bound, k - below)
         ids, distances = ids.view(-1, k), distances.view(-1, k)
         # stretches wrote in order of rows: a stable sort leaves ties so
-        distances, order = distances.sort(1, stable=True)
+        distances, order = distances.sort(dim=1, stable=True)
         out[0][s : s + len(part)] = ids.gather(1, order).cpu().numpy()
         out[1][s : s + len(part)] = distances.cpu().numpy()
     return out
