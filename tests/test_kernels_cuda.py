@@ -73,3 +73,18 @@ def test_an_index_on_the_gpu_finds_the_same():
     one, two = (index.search(asked, 25) for index in (plain, there))
     np.testing.assert_array_equal(one.ids, two.ids)
     np.testing.assert_array_equal(one.distances, two.distances)
+
+
+@pytest.mark.parametrize("bits", [24, 64, 256])
+@pytest.mark.parametrize("k", [1, 10, 300])
+def test_a_bound_from_a_sample_changes_nothing(bits, k):
+    """Large enough that the sample's bound is used, clustered so that some catches overflow."""
+    draw = np.random.default_rng(bits)
+    database = rb.pack(draw.normal(size=(150_000, bits)))
+    packed = database.packed.copy()
+    packed[100_000:130_000] = packed[99_999]  # 30,000 equal codes
+    database = rb.Codes(packed, bits)
+    asked = rb.Codes(packed[[5, 99_999, 120_000, 149_999]], bits)
+    one, two = hamming_topk(asked, database, k), hamming_topk(asked, words(database).on("cuda"), k)
+    np.testing.assert_array_equal(one.distances, two.distances)
+    np.testing.assert_array_equal(one.ids, two.ids)

@@ -2,9 +2,11 @@
 
 A program holds a few queries and walks a stretch of the database. Counting gives each distance its
 place in a histogram in shared memory, one for each query, so that no two programs touch one
-counter and nothing depends on their order. The k nearest need no heap: the histogram says at which
-distance the k-th stands, and a second walk writes down what lies before it, and of the tie at it
-as many as fit, in order of rows. What each stretch will write is known from its own histogram.
+counter and nothing depends on their order. The k nearest need no heap: the histogram of a sample
+bounds the k-th distance, and one walk catches the few rows within the bound, which are then sorted.
+Where too many are within it, the histogram of all rows says at which distance the k-th stands, and
+a second walk writes down what lies before it, and of the tie at it as many as fit, in order of
+rows: what each stretch will write is known from its own histogram.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ from triton.language.extra import libdevice
 QUERIES = 4  # queries a program holds together: each word it loads serves all of them
 COLUMNS = 512  # rows of the database it looks at together
 PROGRAMS = 2048  # enough to keep every multiprocessor busy
+NEAR_QUERIES = 8  # the same where nothing is counted
+SAMPLE = 1 << 14  # rows that give the first bound on the k-th distance
+END = (1 << 63) - 1  # past every (distance << 40 | row)
 AT_ONCE = 4096  # queries whose histograms are in memory at a time
 
 
@@ -105,6 +110,26 @@ def _write_kernel(
         tl.store(distances + to, d, mask=kept)
         before += tl.sum(less, 0)
         at_it += tl.sum(same, 0)
+
+
+@triton.jit
+def _catch_kernel(
+    queries, words, bound, caught, count, rows, columns, stretch, W, room,
+    QUERIES: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Distance and row, as one number, of every row within the query's bound, in any order."""
+    row = tl.program_id(0).to(tl.int64) * QUERIES + tl.arange(0, QUERIES)
+    first = tl.program_id(1).to(tl.int64) * stretch
+    last = tl.minimum(first + stretch, columns)
+    limit = tl.load(bound + row, mask=row < rows, other=-1)
+    for start in range(first, last, COLUMNS):
+        column = start + tl.arange(0, COLUMNS)
+        d = _distances(queries, words, row, column, rows, columns, W, QUERIES, COLUMNS)
+        hit = (d <= limit[:, None]) & (column < last)[None, :]
+        if tl.max(tl.max(hit.to(tl.int32), 1), 0) > 0:
+            to = tl.atomic_add(count + row[:, None] + tl.zeros_like(d), 1, mask=hit)
+            key = (d.to(tl.int64) << 40) | column.to(tl.int64)[None, :]
+            tl.store(caught + row[:, None] * room + to, key, mask=hit & (to < room))
 
 
 def on_device(words: np.ndarray, device: str | torch.device = "cuda") -> torch.Tensor:
@@ -203,20 +228,59 @@ def _written(
     return starts, ids, distances
 
 
+def _exact(queries, words, k, bits):  # type: ignore[no-untyped-def]
+    """ids and distances (Q, k) by counting the whole database, then writing down."""
+    partial, stretch = _partial(queries, words, bits + 1)
+    total = partial.sum(0, dtype=torch.int64).cumsum(1)
+    bound = (total < k).sum(1)  # the distance at which the k-th stands
+    below = torch.where(bound > 0, total.gather(1, (bound - 1).clamp(min=0)[:, None])[:, 0], 0)
+    _, ids, distances = _written(queries, words, partial, stretch, bound, k - below)
+    # stretches wrote in order of rows: a stable sort leaves ties so
+    distances, order = distances.view(-1, k).sort(dim=1, stable=True)
+    return ids.view(-1, k).gather(1, order), distances
+
+
+def _bounded(queries, words, k, bits, sample):  # type: ignore[no-untyped-def]
+    """The same by a bound: the k-th distance among the first ``sample`` rows. Few rows are within
+    it, and those are caught in any order and sorted; ``full`` says whose catch overflowed."""
+    partial, _ = _partial(queries, words[:, :sample].contiguous(), bits + 1)
+    bound = (partial.sum(0, dtype=torch.int64).cumsum(1) < k).sum(1).to(torch.int32)
+    rows, columns = len(queries), words.shape[1]
+    room = _room(k)
+    caught = torch.full((rows, room), END, dtype=torch.int64, device=words.device)
+    count = torch.zeros(rows, dtype=torch.int32, device=words.device)
+    groups = triton.cdiv(rows, NEAR_QUERIES)
+    parts = max(1, min(triton.cdiv(columns, COLUMNS), triton.cdiv(PROGRAMS, groups)))
+    stretch = triton.cdiv(triton.cdiv(columns, parts), COLUMNS) * COLUMNS
+    _catch_kernel[(groups, triton.cdiv(columns, stretch))](
+        queries, words, bound, caught, count, rows, columns, stretch, words.shape[0], room,
+        QUERIES=NEAR_QUERIES, COLUMNS=COLUMNS,
+    )  # fmt: skip
+    most = int(count.max())
+    found = caught[:, : max(k, min(most, room))].sort(dim=1).values[:, :k]
+    return found & (END >> 23), (found >> 40).to(torch.int32), count > room
+
+
+def _room(k: int) -> int:
+    return max(1024, 4 * triton.next_power_of_2(k))
+
+
 def hamming_topk(left, right, k, bits):  # type: ignore[no-untyped-def]
     queries, words = _both(left, right)
     out = np.empty((len(left), k), np.int64), np.empty((len(left), k), np.int32)
+    columns = words.shape[1]
+    # a sample so large that four times what is expected within its bound has room
+    sample = triton.cdiv(max(SAMPLE, 4 * k * columns // _room(k)), COLUMNS) * COLUMNS
     for s in range(0, len(left), AT_ONCE):
         part = queries[s : s + AT_ONCE].contiguous()
-        partial, stretch = _partial(part, words, bits + 1)
-        total = partial.sum(0, dtype=torch.int64).cumsum(1)
-        bound = (total < k).sum(1)  # the distance at which the k-th stands
-        below = torch.where(bound > 0, total.gather(1, (bound - 1).clamp(min=0)[:, None])[:, 0], 0)
-        _, ids, distances = _written(part, words, partial, stretch, bound, k - below)
-        ids, distances = ids.view(-1, k), distances.view(-1, k)
-        # stretches wrote in order of rows: a stable sort leaves ties so
-        distances, order = distances.sort(dim=1, stable=True)
-        out[0][s : s + len(part)] = ids.gather(1, order).cpu().numpy()
+        if 2 * sample >= columns or columns >= 1 << 40:
+            ids, distances = _exact(part, words, k, bits)
+        else:
+            ids, distances, full = _bounded(part, words, k, bits, sample)
+            if bool(full.any()):
+                again = full.nonzero()[:, 0]
+                ids[again], distances[again] = _exact(part[again].contiguous(), words, k, bits)
+        out[0][s : s + len(part)] = ids.cpu().numpy()
         out[1][s : s + len(part)] = distances.cpu().numpy()
     return out
 
