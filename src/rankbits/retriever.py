@@ -102,7 +102,8 @@ class Retriever:
 
     def search(self, inputs: Any, k: int = 10, *, among: Any = None) -> Results:
         """The k nearest of what was added."""
-        return self.index_.search(self.encode(inputs), k, among=among)
+        codes = self.encode(inputs)
+        return self.index_.search(codes, k, among=among)
 
     def __len__(self) -> int:
         self._fitted()
