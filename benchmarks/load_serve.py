@@ -8,8 +8,6 @@ bare index answers batches of the size that the service made, in turns between t
 status and length is checked, and those of some queries, in full, before anything is timed.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
@@ -115,12 +113,12 @@ async def load(port: int, clients: int, seconds: float) -> dict[str, Any]:
         requests.append(b"%scontent-length: %d\r\n\r\n%s" % (head, len(body), body))
     out: dict[str, Any] = {"errors": 0, "lost": 0, "times": [], "open": clients}
     out["done"] = loop.create_future()
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), time.process_time()
     for i in range(clients):
         line = Line(requests, i * 17, begin + seconds, out)
         await loop.create_connection(lambda line=line: line, "127.0.0.1", port)
     await out["done"]
-    spent, cpu = time.perf_counter() - begin, time.process_time()
+    spent, cpu = time.perf_counter() - begin, time.process_time() - cpu
     return {"times": out["times"], "errors": out["errors"] + out["lost"], "s": spent, "cpu": cpu}
 
 
@@ -154,7 +152,10 @@ def started(words: list[str], port: int) -> subprocess.Popen:
             ask(port, "/search", {"code": "00" * (BITS // 8), "k": 1})
             return process
         except OSError:
+            if process.poll() is not None:
+                break
             time.sleep(0.1)
+    process.kill()
     raise SystemExit(f"{words} did not start.")
 
 

@@ -65,6 +65,8 @@ def main() -> None:
                 seed=seed, schedule="cosine", say=lambda line: None,
             )  # fmt: skip
             trained = time.monotonic() - begun
+            if not run.progress.finished:
+                raise SystemExit(f"stopped at step {run.progress.step}: no row is made of it.")
             found = run.embed(judged).embeddings
             report = rb.evaluate(
                 found, found, judged.labels, judged.labels, k=(1, 10), exclude_self=True

@@ -1,6 +1,6 @@
 """Networks that make embeddings: heads, backbones, and their published weights."""
 
-from rankbits.models.backbones import BACKBONES, Embedder, backbone, embedder, groups
+from rankbits.models.backbones import BACKBONES, Embedder, backbone, embedder, groups, head_of
 from rankbits.models.classic import Classic
 from rankbits.models.convolution import SmallConv
 from rankbits.models.efficientnet import EfficientNetLite
@@ -34,6 +34,7 @@ __all__ = [
     "convert",
     "embedder",
     "groups",
+    "head_of",
     "load_published",
     "load_weights",
     "weights_path",

@@ -114,6 +114,15 @@ def embedder(
     return Embedder(below, layer(made, out))
 
 
+def head_of(model: nn.Module) -> nn.Module | None:
+    """The layer that makes the outputs: ``model.head``, or the last child that has parameters."""
+    named = getattr(model, "head", None)
+    if isinstance(named, nn.Module):
+        return named
+    children = [c for c in model.children() if any(True for _ in c.parameters())]
+    return children[-1] if len(children) > 1 else None
+
+
 def groups(
     model: nn.Module, lr: float, head_multiple: float = 1.0, backbone_multiple: float = 1.0
 ) -> list[dict[str, Any]]:
@@ -121,7 +130,7 @@ def groups(
 
     FastAP and H2Q train the new layer at 10 times the rate (``head_multiple=10``), TALR the
     pretrained ones at .1 or .01 of it (``backbone_multiple``). Frozen parameters are left out. A
-    model that is not an :class:`Embedder` is one group at ``lr``.
+    model without a head (``head_of``) is one group at ``lr``.
 
     >>> [(g["name"], g["lr"]) for g in groups(embedder("mlp", 8, inputs=4), 1e-3, 10)]
     [('backbone', 0.001), ('head', 0.01)]
@@ -130,17 +139,15 @@ def groups(
                         ("backbone_multiple", backbone_multiple)):  # fmt: skip
         if _check.number(said, value) <= 0:
             _check.refuse(f"{said} must be greater than 0; got {value!r}.")
-    parts = [("model", model, 1.0)]
-    if isinstance(model, Embedder):
-        parts = [
-            ("backbone", model.backbone, backbone_multiple),
-            ("head", model.head, head_multiple),
-        ]
-    made = [
-        {"name": said, "params": [p for p in part.parameters() if p.requires_grad], "lr": lr * by}
-        for said, part, by in parts
-    ]
-    return [group for group in made if group["params"]]
+    head = head_of(model)
+    last = {id(p) for p in head.parameters()} if head is not None else set()
+    found = [p for p in model.parameters() if p.requires_grad]
+    parts = [
+        ("backbone" if last else "model", [p for p in found if id(p) not in last],
+         backbone_multiple if last else 1.0),
+        ("head", [p for p in found if id(p) in last], head_multiple),
+    ]  # fmt: skip
+    return [{"name": said, "params": its, "lr": lr * by} for said, its, by in parts if its]
 
 
 def _made(

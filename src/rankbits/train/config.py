@@ -108,11 +108,11 @@ class TrainConfig:
         for name in ("bits", "dim", "chunk", "per_class", "side"):
             if getattr(self, name) is not None:
                 _check.whole(name, getattr(self, name), 1)
-        for name in ("lr", "alpha", "alpha_end"):
+        for name in ("lr", "alpha", "alpha_end", "head_multiple", "loss_multiple"):
             if _check.number(name, getattr(self, name)) <= 0:
                 _check.refuse(f"{name} must be above 0; got {getattr(self, name)}.")
         for name in (
-            "head_multiple", "loss_multiple", "momentum", "weight_decay", "warmup", "clip", "hswd",
+            "momentum", "weight_decay", "warmup", "clip", "hswd",
             "step_factor", "checkpoint_minutes", "validation",
         ):  # fmt: skip
             if _check.number(name, getattr(self, name)) < 0:

@@ -15,6 +15,7 @@ from rankbits.data.batches import Batches
 from rankbits.data.examples import Examples
 from rankbits.data.loading import Batch, Loader
 from rankbits.losses import ADSH
+from rankbits.models import head_of
 from rankbits.train import optimisers
 from rankbits.train.checkpoints import (
     CHECKPOINT,
@@ -207,7 +208,7 @@ class Trainer:
 
     def _training_mode(self) -> None:
         self.model.train()
-        head = optimisers.head_of(self.model)
+        head = head_of(self.model)
         if self.config.freeze and head is not None:
             self.model.eval()
             head.train()

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 
 from rankbits.losses import MIHash, TieAwareAP, TieAwareNDCG
+from rankbits.models import groups, head_of
 from rankbits.train.config import TrainConfig
 
 WITH_ALPHA = (TieAwareAP, TieAwareNDCG, MIHash)
-
-
-def head_of(model: torch.nn.Module) -> torch.nn.Module | None:
-    """The layer that makes the outputs: ``model.head``, or the last child that has parameters."""
-    named = getattr(model, "head", None)
-    if isinstance(named, torch.nn.Module):
-        return named
-    children = [c for c in model.children() if any(True for _ in c.parameters())]
-    return children[-1] if len(children) > 1 else None
 
 
 def optimiser(
@@ -33,26 +24,19 @@ def optimiser(
     [(0.1, 2), (1.0, 2)]
     """
     head = head_of(model)
-    last = {id(p) for p in head.parameters()} if head is not None else set()
-    body = [p for p in model.parameters() if id(p) not in last]
-    top = [p for p in model.parameters() if id(p) in last]
-    if config.freeze and top:
-        for parameter in body:
-            parameter.requires_grad_(False)
-    groups: list[dict[str, Any]] = [
-        {"params": [p for p in parameters if p.requires_grad], "lr": config.lr * multiple}
-        for parameters, multiple in (
-            (body, 1.0),
-            (top, config.head_multiple),
-            (list(loss.parameters()), config.loss_multiple),
-        )
-    ]
-    groups = [group | {"base": group["lr"]} for group in groups if group["params"]]
+    if config.freeze and head is not None:
+        model.requires_grad_(False)
+        head.requires_grad_(True)
+    made = groups(model, config.lr, config.head_multiple)
+    own = [p for p in loss.parameters() if p.requires_grad]
+    if own:
+        made.append({"name": "loss", "params": own, "lr": config.lr * config.loss_multiple})
+    made = [group | {"base": group["lr"]} for group in made]
     if config.optimizer == "sgd":
         return torch.optim.SGD(
-            groups, config.lr, momentum=config.momentum, weight_decay=config.weight_decay
+            made, config.lr, momentum=config.momentum, weight_decay=config.weight_decay
         )
-    return torch.optim.Adam(groups, config.lr, weight_decay=config.weight_decay)
+    return torch.optim.Adam(made, config.lr, weight_decay=config.weight_decay)
 
 
 def rate(config: TrainConfig, step: int, epoch: int, steps: int) -> float:
