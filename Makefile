@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: setup check test bench docs quickstart clean
+.PHONY: setup check wheel test bench docs quickstart clean
 
 setup: $(VENV)/.dev
 quickstart: $(VENV)/.use
@@ -29,7 +29,15 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: check
+# the package as others get it: built, installed alone, and used
+wheel: $(VENV)/.dev
+	rm -rf dist $(VENV)-wheel
+	$(BIN)/python -m build --quiet
+	$(PYTHON) -m venv $(VENV)-wheel
+	$(VENV)-wheel/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
+	cd dist && ../$(VENV)-wheel/bin/python ../.ci/smoke.py
+
+test: check wheel
 	$(BIN)/python -m pytest -n auto --dist loadgroup --cov --cov-report=term:skip-covered
 
 bench: $(VENV)/.bench
@@ -39,4 +47,4 @@ docs: $(VENV)/.dev
 	$(BIN)/python docs/build.py
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage
+	rm -rf $(VENV) $(VENV)-wheel build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage

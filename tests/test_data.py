@@ -433,7 +433,7 @@ def test_the_command(messy, capsys):
     assert json.loads(capsys.readouterr().out)["classes"] == 5
     assert cli.main(["data", "chek", str(messy)]) == 1
     assert capsys.readouterr().err == (
-        "rankbits: The action of rankbits data must be one of 'check'; got 'chek' "
+        "rankbits: The action of rankbits data must be one of 'check', 'weights'; got 'chek' "
         "(did you mean 'check'?).\n"
     )
     assert cli.main(["data", "check"]) == 1

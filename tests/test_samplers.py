@@ -276,7 +276,13 @@ def test_by_name():
     assert (
         sampler("auto", np.repeat(np.arange(10), 500), np.repeat([0, 1], 2500), 256).per_class == 8
     )
-    assert sampler("auto", np.repeat(np.arange(2), 30), None, 7).per_class == 4
+    few = sampler("auto", np.repeat(np.arange(2), 30), None, 7)
+    assert few.per_class == 3
+    assert all(len(np.unique(few.labels[b])) == 2 for b in few.plan(0))
+    for size in range(20, 300, 7):  # every class there is, as many of each as fit
+        one = sampler("auto", np.repeat(np.arange(10), 500), None, size)
+        assert all((np.bincount(one.labels[b]) >= 2).sum() >= min(10, size // 2) - 1
+                   for b in one.plan(0))  # fmt: skip
 
 
 LABELS = np.repeat(np.arange(6), 3)

@@ -1,6 +1,7 @@
 """Files, datasets, protocols, samplers: whatever touches a disk or an order of examples."""
 
 from rankbits.data.batches import Batches, RandomBatches
+from rankbits.data.digits import digits
 from rankbits.data.examples import Examples
 from rankbits.data.folders import read_examples
 from rankbits.data.images import ImageFiles, Unreadable, decode
@@ -27,6 +28,7 @@ __all__ = [
     "Unreadable",
     "check",
     "decode",
+    "digits",
     "protocol",
     "read_examples",
     "sampler",
