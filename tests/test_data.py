@@ -441,4 +441,4 @@ def test_the_command(messy, capsys):
     layouts.write(messy / "none" / "x" / "a.png", "")
     assert cli.main(["data", "check", str(messy / "none")]) == 1
     assert "None of 1 images can be read; the first: " in capsys.readouterr().err
-    assert Data.places == ("action", "folder")
+    assert Data.places == ("action", "folder", "source")

@@ -122,7 +122,7 @@ def train(
     >>> own = Examples(images[:500].reshape(500, 64) / 16.0, labels[:500])
     >>> run = rb.train(examples=own, bits=16, epochs=3, lr=0.01, say=lambda line: None)
     >>> run.progress.step, run.progress.best > 0.3
-    (9, True)
+    (6, True)
     """
     if isinstance(model, str):
         changes["model"], model = model, None
