@@ -37,7 +37,14 @@ wheel: $(VENV)/.dev
 	$(VENV)-wheel/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
 	cd dist && ../$(VENV)-wheel/bin/python ../.ci/smoke.py
 
-test: check wheel
+# what the browser tests drive, where it can be had; where it cannot they say so and skip
+$(VENV)/.browser: | $(VENV)/.dev
+	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; } \
+	  >/dev/null 2>&1 || echo "no Chromium: the tests of the page will be skipped"
+	npm install --silent --prefix build axe-core >/dev/null 2>&1 || echo "no axe-core: one test less"
+	touch $@
+
+test: check wheel $(VENV)/.browser
 	$(BIN)/python -m pytest -n auto --dist loadgroup --cov --cov-report=term:skip-covered
 
 bench: $(VENV)/.bench

@@ -112,24 +112,6 @@ def test_help_explains_itself(capsys):
     assert "quickstart" in text and "evaluate" in text
 
 
-def test_quickstart_writes_codes_that_evaluate_reads(tmp_path, capsys):
-    folder = tmp_path / "q"
-    assert main(["quickstart", "--folder", str(folder), "--bits", "24"]) == 0
-    told = capsys.readouterr().out
-    assert main(["evaluate", str(folder / "queries.npz"), str(folder / "database.npz")]) == 0
-    judged = capsys.readouterr().out
-    line = next(row for row in judged.splitlines() if row.startswith("mAP "))
-    assert line in told and (folder / "report.html").exists()
-    assert "bits must be at most 61 here; got 99." in refused_after(
-        capsys, "quickstart", "--folder", str(folder), "--bits", "99"
-    )
-
-
-def refused_after(capsys, *words):
-    assert main(list(words)) == 1
-    return capsys.readouterr().err
-
-
 def test_as_a_module_without_a_traceback(saved):
     done = subprocess.run(
         [sys.executable, "-m", "rankbits", "evaluate", saved[0], "nowhere.npz"],

@@ -4,6 +4,7 @@ Train embeddings and binary codes for the ranking metric itself, turn any embedd
 search the bits exactly, and judge rankings without letting ties lie.
 """
 
+from rankbits import report as report
 from rankbits._check import Refusal
 from rankbits._version import VERSION
 from rankbits.account import Account, account

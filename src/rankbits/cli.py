@@ -53,9 +53,10 @@ def _parse(name: str, kind: Any, text: Any) -> Any:
         if typing.get_origin(kind) is dict:
             return text if isinstance(text, dict) else _table(text)
         if typing.get_origin(kind) is tuple:
-            parts = text.split(",") if isinstance(text, str) else text
+            each = typing.get_args(kind)[0]
+            parts = text.split(",") if isinstance(text, str) and each is not str else text
             return tuple(
-                _parse(name, int, p) for p in (parts if isinstance(parts, list) else [parts])
+                _parse(name, each, p) for p in (parts if isinstance(parts, list) else [parts])
             )
         if kind is int and isinstance(text, (bool, float)):
             raise ValueError
@@ -96,10 +97,11 @@ def _parser() -> _Parser:
         for f in dataclasses.fields(command):
             flag = f"--{f.name.replace('_', '-')}"
             shown = f.metadata["help"]
-            if f.default not in (None, False, True):
+            if f.default not in (None, False, True, ()):
                 shown += f" (default {_spelled(f.default)})"
             if f.name in command.places:
-                sub.add_argument(f.name, nargs="?", default=argparse.SUPPRESS, help=shown)
+                many = "*" if str(f.type).startswith("tuple") else "?"
+                sub.add_argument(f.name, nargs=many, default=argparse.SUPPRESS, help=shown)
             elif f.type == "bool":
                 switch = argparse.BooleanOptionalAction if f.default else "store_true"
                 sub.add_argument(flag, action=switch, default=argparse.SUPPRESS, help=shown)
@@ -160,7 +162,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         _refuse_unknown(extra, known[name])
         config = given.pop("config", None)
-        known[name](**_values(known[name], given, config)).work()
+        made = known[name](**_values(known[name], given, config))
+        # quickstart runs the commands it shows, and a room may not import the one below it
+        made.work(main) if getattr(made, "runs_commands", False) else made.work()
     except Refusal as sentence:
         print(f"rankbits: {sentence}", file=sys.stderr)
         return 1

@@ -21,10 +21,10 @@ from rankbits.quantizers import Quantizer, Sign, chosen, load
 from rankbits.train import Run, TrainConfig, embed, load_run, train
 from rankbits.train.run import as_examples
 from rankbits.train.start import read_source
-from rankbits.types import Codes, Report, Results
+from rankbits.types import Codes, Evidence, Report, Results
 
 QUANTIZER, INDEX, RUN, ABOUT = "quantizer.safetensors", "index.rankbits", "run", "retriever.json"
-JUDGED = "report.json"
+JUDGED, EVIDENCE = "report.json", "judged.npz"
 
 Model = TrainConfig | Run | torch.nn.Module | Callable[[Any], Any]
 
@@ -197,7 +197,8 @@ def _copy(run: Run, folder: Path) -> None:
 
 def finish(run: Run, quantizer: str, *, judge: bool, **options: Any) -> Report | None:
     """After training from a folder: fit a quantizer on the training rows and keep it in the run;
-    ``judge``: embed the protocol's queries and database and write ``report.json``."""
+    ``judge``: embed the protocol's queries and database and write ``report.json``, and into
+    ``judged.npz`` the codes, the labels and each query's figures, for ``rankbits report``."""
     source = read_source(run.config)
     made = None
     if quantizer != "none":
@@ -216,23 +217,27 @@ def finish(run: Run, quantizer: str, *, judge: bool, **options: Any) -> Report |
     for rows in (how.queries, how.database):
         part = how.examples.subset(rows)
         found = run.embed(part, progress=True, **options)
-        sides.append((found.embeddings, part.labels[found.rows]))
+        sides.append((found.embeddings, part.labels[found.rows], rows[found.rows]))
         if how.exclude_self:
             sides.append(sides[0])
             break
-    (ours, labels), (theirs, others) = sides
+    (ours, labels, asked), (theirs, others, held) = sides
     settings: dict[str, Any] = {
         "k": how.k, "relevance": how.relevance, "exclude_self": how.exclude_self
     }  # fmt: skip
+    codes = None
     if made is None and run.config.head == "embedding":
         report = evaluate(ours, theirs, labels, others, **settings)
     else:
         encode = (made or Sign().fit(ours)).encode
         broken = (ours, theirs) if how.tie_break else None
-        report = evaluate(
-            encode(ours), encode(theirs), labels, others, tie_break=broken, **settings
-        )
+        codes = (encode(ours), encode(theirs))
+        report = evaluate(*codes, labels, others, tie_break=broken, **settings)
     if run.folder is not None:
         text = report.to_json().encode()
         write_whole(run.folder / JUDGED, lambda file: file.write(text))
+        kept = {n: v for n, v in report.per_query.items() if n in ("mAP", how.metric)}
+        Evidence(
+            kept, codes, (labels, others), (asked, held), how.relevance, how.exclude_self
+        ).save(run.folder / EVIDENCE)
     return report

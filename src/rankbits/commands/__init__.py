@@ -7,11 +7,13 @@ from rankbits.commands.bits import Encode, Fit
 from rankbits.commands.data import Data
 from rankbits.commands.judge import Evaluate, Quickstart
 from rankbits.commands.learn import Embed, Train
+from rankbits.commands.report import Report
 from rankbits.commands.serve import Serve
 from rankbits.commands.store import Index, Search
 
 COMMANDS: tuple[Any, ...] = (
-    Quickstart, Data, Train, Embed, Fit, Encode, Index, Search, Evaluate, Serve
+    Quickstart, Data, Train, Embed, Fit, Encode, Index, Search, Evaluate, Report,
+    Serve
 )  # fmt: skip
 
 __all__ = ["COMMANDS"]

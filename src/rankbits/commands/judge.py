@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -95,21 +96,23 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Quickstart:
-    """Hash the embedded digits and judge the codes: a table, a report, a page; no file needed."""
+    """Hash the embedded digits five ways, by the commands it shows: a table and a page."""
 
     name: ClassVar[str] = "quickstart"
     places: ClassVar[tuple[str, ...]] = ()
+    runs_commands: ClassVar[bool] = True
 
-    folder: str = option("rankbits-quickstart", "where the codes and the page are written")
-    bits: int = option(16, "bits of the code in the report, 1 to 61")
-    seed: int = option(0, "seed of the split")
+    folder: str = option("rankbits-quickstart", "where the data, the codes and the page go")
+    bits: int = option(16, "bits of every code, 1 to 61")
+    epochs: int = option(40, "passes over the digits when a network is trained")
+    seed: int = option(0, "seed of the split and of the training")
     serve: bool = option(False, "then serve the digits and a page to search them")
     port: int = option(8080, "where --serve listens; 0 for any free port")
 
-    def work(self) -> None:
+    def work(self, run: Callable[[Sequence[str]], int]) -> None:
         from rankbits.quickstart import digits_service, quickstart
 
-        report = quickstart(self.folder, bits=self.bits, seed=self.seed)
+        report = quickstart(self.folder, run, bits=self.bits, epochs=self.epochs, seed=self.seed)
         if self.serve:
             from rankbits.serve import serve
 

@@ -1,8 +1,9 @@
-"""The nouns that travel: Codes, Results, Ranking, Report. They hold; they hardly compute."""
+"""The nouns that travel: Codes, Results, Ranking, Report, Evidence; they hardly compute."""
 
 from rankbits.types.codes import Codes, pack
+from rankbits.types.evidence import Evidence
 from rankbits.types.ranking import Ranking
 from rankbits.types.report import Figure, Report
 from rankbits.types.results import Results
 
-__all__ = ["Codes", "Figure", "Ranking", "Report", "Results", "pack"]
+__all__ = ["Codes", "Evidence", "Figure", "Ranking", "Report", "Results", "pack"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rankbits import _check
 from rankbits._files import write_whole
 from rankbits.types import page
 
@@ -100,6 +101,33 @@ class Report:
         """The report as JSON; an undefined figure (no query has anything relevant) is null."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
+    @staticmethod
+    def from_json(text: str | bytes, name: str = "the text") -> Report:
+        """Read back ``to_json``; ``name`` is what a refusal calls it.
+
+        >>> one = Report({"mAP": Figure("mAP", 0.5, 0.4, 0.6, "AP")}, "By hand.", 3, 9, 16)
+        >>> Report.from_json(one.to_json()).figures["mAP"].worst
+        0.4
+        """
+        try:
+            found = json.loads(text)
+            figures = {}
+            for row, f in found["figures"].items():
+                mean, worst, best = (_float(f[part]) for part in ("mean", "worst", "best"))
+                figures[str(row)] = Figure(str(row), mean, worst, best, str(f["definition"]))
+            bits = found["bits"]
+            return Report(
+                figures=figures,
+                protocol=str(found["protocol"]),
+                queries=int(found["queries"]),
+                database=int(found["database"]),
+                bits=None if bits is None else int(bits),
+                without_relevant=int(found["without_relevant"]),
+                notes=tuple(map(str, found["notes"])),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+            _check.refuse(f"{name} is not a report in JSON, as rankbits evaluate --json prints it.")
+
     def to_markdown(self) -> str:
         lines = [
             f"**{self.title}.** {self.protocol}",
@@ -118,6 +146,10 @@ class Report:
             title=self.title, protocol=self.protocol, remarks=self.remarks, figures=self.figures
         )
         write_whole(path, lambda file: file.write(text.encode()))
+
+
+def _float(value: Any) -> float:
+    return float("nan") if value is None else float(value)
 
 
 def _number(value: float) -> float | None:

@@ -1,0 +1,174 @@
+"""A client of the service: a few lines over the standard library, typed, with retries.
+
+client = Client("http://127.0.0.1:8080", token="...")
+for band in client.search(id="17", k=10)["bands"]: ...
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import time
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import numpy as np
+
+from rankbits._check import Refusal, refuse
+from rankbits.types import Codes
+
+AGAIN = (429, 502, 503)
+
+
+class ServiceError(Refusal):
+    """What the service said, in its own sentence; ``status`` is the HTTP status, 0 where no answer
+    came, and ``request`` the id under which its log has more."""
+
+    def __init__(self, sentence: str, status: int, request: str | None = None) -> None:
+        super().__init__(sentence)
+        self.status, self.request = status, request
+
+
+class Client:
+    """Speaks to ``rankbits serve`` at ``url``; one connection, kept open; not for two threads.
+
+    Everything here may be repeated without harm (adding again replaces), so a lost connection and
+    the statuses 429, 502 and 503 are tried ``retries`` times more, waiting longer each time.
+
+    >>> Client("http://127.0.0.1:8080", timeout=5)
+    Client('http://127.0.0.1:8080')
+    """
+
+    def __init__(
+        self, url: str, token: str | None = None, *, timeout: float = 30.0, retries: int = 4
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            refuse(f"url must be http://host:port or https://...; got {url!r}.")
+        self.url, self._token, self._timeout = url.rstrip("/"), token, timeout
+        self._retries, self._parts = retries, parts
+        self._connection: http.client.HTTPConnection | None = None
+
+    def __repr__(self) -> str:
+        return f"Client({self.url!r})"
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def search(
+        self,
+        *,
+        id: int | str | None = None,
+        code: Codes | str | None = None,
+        vector: Any = None,
+        text: str | None = None,
+        image: bytes | None = None,
+        k: int = 20,
+        radius: int | None = None,
+        among: Sequence[int | str] | None = None,
+        histogram: bool = False,
+    ) -> dict[str, Any]:
+        """The nearest of one query, given as a stored ``id``, a ``code`` (one row of ``Codes``, or
+        hex), a ``vector`` (dim,), a ``text`` or the bytes of an ``image``: bands of equal distance.
+
+        ``histogram``: also count the whole database by distance, which costs another search.
+        """
+        if image is not None:
+            asked = urlencode({"k": k, "histogram": str(histogram).lower()})
+            return self._call("POST", f"/search/image?{asked}", image, "application/octet-stream")
+        if isinstance(code, Codes):
+            if len(code) != 1:
+                refuse(f"code must be one row of Codes; got {len(code):,}.")
+            code = code.packed.tobytes().hex()
+        if vector is not None:
+            vector = np.asarray(vector).tolist()
+        given = {"id": id, "code": code, "vector": vector, "text": text, "radius": radius}
+        body: dict[str, Any] = {name: v for name, v in given.items() if v is not None}
+        if among is not None:
+            body["among"] = list(among)
+        return self._json("/search", {**body, "k": k, "histogram": histogram})
+
+    def add(
+        self, ids: Sequence[int | str], codes: Codes | None = None, *, vectors: Any = None
+    ) -> dict[str, int]:
+        """Remember codes, or vectors (n, dim), under ids; durable when it returns."""
+        body: dict[str, Any] = {"ids": np.asarray(ids).tolist() if len(ids) else []}
+        if codes is not None:
+            body["codes"] = [row.tobytes().hex() for row in codes.packed]
+        if vectors is not None:
+            body["vectors"] = np.asarray(vectors).tolist()
+        return self._json("/add", body)
+
+    def remove(self, ids: Sequence[int | str]) -> dict[str, int]:
+        """Forget ids; durable when it returns."""
+        return self._json("/remove", {"ids": list(ids)})
+
+    def items(self, offset: int = 0, limit: int = 50, label: str | None = None) -> dict[str, Any]:
+        asked: dict[str, Any] = {"offset": offset, "limit": limit}
+        if label is not None:
+            asked["label"] = label
+        return self._call("GET", f"/items?{urlencode(asked)}")
+
+    def item(self, id: int | str) -> dict[str, Any]:
+        return self._call("GET", f"/items/{quote(str(id), safe='')}")
+
+    def stats(self) -> dict[str, Any]:
+        return self._call("GET", "/stats")
+
+    def _json(self, path: str, body: dict[str, Any]) -> Any:
+        try:
+            raw = json.dumps(body, allow_nan=False).encode()
+        except ValueError:
+            refuse("Numbers must be finite; got nan or inf.")
+        return self._call("POST", path, raw, "application/json")
+
+    def _call(
+        self, method: str, path: str, body: bytes | None = None, kind: str | None = None
+    ) -> Any:
+        headers = {} if kind is None else {"Content-Type": kind}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        for attempt in range(self._retries + 1):
+            try:
+                status, name, raw = self._once(method, path, body, headers)
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                failure = ServiceError(f"No answer from {self.url}: {error or 'closed'}.", 0)
+            else:
+                if status < 400:
+                    return json.loads(raw)
+                failure = ServiceError(_sentence(raw, status), status, name)
+                if status not in AGAIN:
+                    raise failure
+            if attempt < self._retries:
+                time.sleep(0.05 * 2**attempt * (1 + random.random()))
+        raise failure
+
+    def _once(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str]
+    ) -> tuple[int, str | None, bytes]:
+        if self._connection is None:
+            secure = self._parts.scheme == "https"
+            kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+            assert self._parts.hostname is not None
+            self._connection = kind(self._parts.hostname, self._parts.port, timeout=self._timeout)
+        self._connection.request(method, self._parts.path.rstrip("/") + path, body, headers)
+        reply = self._connection.getresponse()
+        return reply.status, reply.getheader("X-Request-Id"), reply.read()
+
+
+def _sentence(raw: bytes, status: int) -> str:
+    try:
+        return str(json.loads(raw)["error"])
+    except (ValueError, KeyError, TypeError):
+        return f"The service answered with status {status}."

@@ -1,0 +1,65 @@
+"""The command that puts judged things beside each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from rankbits._check import refuse
+from rankbits._option import option
+
+
+@dataclass(frozen=True)
+class Report:
+    """Compare runs, codes and reports: a table, and a page (.html) or Markdown (.md)."""
+
+    name: ClassVar[str] = "report"
+    places: ClassVar[tuple[str, ...]] = ("sources",)
+
+    sources: tuple[str, ...] = option(
+        (),
+        "judged runs' folders, folders with queries.npz and database.npz, QUERIES.npz,DATABASE.npz,"
+        " or reports (.json); NAME= before one names it, and equal names are seeds of one method",
+    )
+    out: str | None = option(None, "where the page is written: .html or .md", "o")
+    figure: str = option("mAP", "what methods are compared by")
+    k: tuple[int, ...] = option((10, 100, 1000), "cutoffs where codes are judged here", "k")
+    relevance: str = option("any", "any: shares a label; count: number of shared labels")
+    query_images: str | None = option(
+        None, "images of the queries, in their order: an .npz with 'images', a folder or a table"
+    )
+    database_images: str | None = option(None, "images of the database, likewise")
+    samples: int = option(4, "queries shown with their nearest images; 0: none")
+    measure: bool = option(True, "time a search by each method's codes")
+    seed: int = option(0, "seed of the tests' draws")
+
+    def work(self) -> None:
+        from rankbits.report import compare
+
+        if not self.sources:
+            refuse("Give what to compare: rankbits report RUN... -o page.html.")
+        if self.out and Path(self.out).suffix.lower() not in (".html", ".htm", ".md"):
+            refuse(f"{self.out} must end in .html or .md.")
+        if (self.query_images is None) != (self.database_images is None):
+            refuse("Images are given of both: --query-images X --database-images Y.")
+        images = None
+        if self.query_images is not None and self.database_images is not None:
+            images = (self.query_images, self.database_images)
+        found = compare(
+            self.sources,
+            figure=self.figure,
+            k=self.k,
+            relevance=self.relevance,
+            images=images,
+            many=self.samples,
+            measure=self.measure,
+            seed=self.seed,
+        )
+        if self.out:
+            found.save(self.out)
+        print(found)
+        for word in found.missing:
+            print(word)
+        if self.out:
+            print(f"-> {self.out}")

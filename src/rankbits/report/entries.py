@@ -1,0 +1,167 @@
+"""An entry: one judged thing, read from whatever it left on disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+
+from rankbits import _check
+from rankbits.evaluate import evaluate
+from rankbits.quantizers import load
+from rankbits.retriever import EVIDENCE, JUDGED, QUANTIZER
+from rankbits.train.checkpoints import CHECKPOINT, WEIGHTS
+from rankbits.train.diary import read_log
+from rankbits.train.run import RUN, read_facts
+from rankbits.types import Codes, Evidence, Report
+
+QUERIES, DATABASE = "queries.npz", "database.npz"
+CUTOFFS = (10, 100, 1000)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Entry:
+    """One judged thing: its ``report`` and, where they are known, the evidence behind it, the
+    settings it was trained with, its log and the seconds that took.
+
+    ``named``: the name was given, not guessed from a path. ``quantizer``: what made the bits.
+    """
+
+    name: str
+    source: str
+    report: Report
+    evidence: Evidence | None = None
+    settings: Mapping[str, Any] | None = None
+    class_names: tuple[str, ...] = ()
+    log: Sequence[Mapping[str, Any]] = ()
+    seconds: float | None = None
+    floats: int | None = None
+    quantizer: str = ""
+    named: bool = field(default=False, compare=False)
+
+    def per_query(self, figure: str) -> Any:
+        """(Q,) of a figure, or None where only its mean is known."""
+        found = self.report.per_query.get(figure)
+        return self.evidence.per_query.get(figure) if found is None and self.evidence else found
+
+    def __repr__(self) -> str:
+        return f"Entry({self.name}: {self.report.title})"
+
+
+def read(
+    source: str | Path, *, k: Sequence[int] = CUTOFFS, relevance: str = "any", radius: int = 2
+) -> Entry:
+    """Read a judged thing -> ``Entry``. ``source`` may begin with ``NAME=``, and is
+
+    - the folder of a run that ``rankbits train --judge`` judged;
+    - a folder with ``queries.npz`` and ``database.npz``, codes with labels, be it a run's or not;
+    - ``QUERIES.npz,DATABASE.npz``, such codes by their names;
+    - a ``.json`` that ``rankbits evaluate --json`` printed.
+
+    Codes are judged here, by the cutoffs ``k``, ``relevance`` and ``radius`` of ``rb.evaluate``;
+    what was judged before keeps its own.
+
+    >>> import tempfile
+    >>> import rankbits as rb
+    >>> codes = rb.pack([[1, 1], [1, -1], [-1, -1]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("queries", "database"):
+    ...         codes.save(f"{folder}/{name}.npz", labels=[7, 7, 3])
+    ...     read(f"mine={folder}", k=[1])
+    Entry(mine: 3 queries x 3 database items, 2 bits)
+    """
+    text = str(source)
+    given, equals, rest = text.partition("=")
+    if not equals or Path(text).exists():
+        given, rest = "", text
+    path = Path(rest)
+    options: dict[str, Any] = {"k": tuple(k), "relevance": relevance, "radius": radius}
+    if path.is_dir():
+        entry = _of_folder(path, options)
+    elif path.suffix == ".json" and path.is_file():
+        entry = _of_report(path)
+    elif "," in rest and not path.exists():
+        first, _, second = rest.partition(",")
+        entry = _of_codes(Path(first), Path(second), options)
+    elif path.exists():
+        _check.refuse(
+            f"{path} must be a run's folder, a report (.json) or two files of codes joined by a "
+            "comma, QUERIES.npz,DATABASE.npz."
+        )
+    else:
+        _check.refuse(f"{path} does not exist.")
+    if not given:
+        return entry
+    return Entry(**{**vars(entry), "name": given, "named": True})
+
+
+def _of_report(path: Path) -> Entry:
+    name = path.parent.resolve().name if path.name == JUDGED else path.stem
+    return Entry(name, str(path), Report.from_json(path.read_bytes(), str(path)))
+
+
+def _of_codes(queries: Path, database: Path, options: dict[str, Any]) -> Entry:
+    sides = []
+    for path in (queries, database):
+        codes, columns = Codes.load_columns(path)
+        if "labels" not in columns:
+            _check.refuse(f"{path} holds no labels: save them with codes.save(path, labels=...).")
+        sides.append((codes, columns["labels"]))
+    (ours, labels), (theirs, others) = sides
+    report = evaluate(ours, theirs, labels, others, **options)
+    evidence = Evidence(
+        report.per_query, (ours, theirs), (labels, others), relevance=options["relevance"]
+    )
+    same = queries.parent.resolve() == database.parent.resolve()
+    plain = same and (queries.name, database.name) == (QUERIES, DATABASE)
+    name = database.resolve().parent.name if plain else database.stem
+    return Entry(name, f"{queries},{database}", report, evidence)
+
+
+def _of_folder(folder: Path, options: dict[str, Any]) -> Entry:
+    if (folder / JUDGED).is_file():
+        entry = _of_report(folder / JUDGED)
+        kept = folder / EVIDENCE
+        evidence = Evidence.load(kept) if kept.is_file() else None
+        counts = {len(v) for v in evidence.per_query.values()} if evidence else set()
+        if counts - {entry.report.queries}:
+            _check.refuse(f"{kept} is not of the same queries as {folder / JUDGED}.")
+    elif (folder / QUERIES).is_file() and (folder / DATABASE).is_file():
+        entry = _of_codes(folder / QUERIES, folder / DATABASE, options)
+        evidence = entry.evidence
+    else:
+        _check.refuse(
+            f"{folder} holds nothing judged: neither {JUDGED} (rankbits train --judge) nor the "
+            f"codes {QUERIES} and {DATABASE}."
+        )
+    about: dict[str, Any] = {}
+    if (folder / RUN).is_file():
+        facts = read_facts(folder)
+        if not isinstance(facts["config"], dict) or not isinstance(facts["inputs"], dict):
+            _check.refuse(f"{folder / RUN} is damaged or not a run's description.")
+        about = {
+            "settings": facts["config"],
+            "class_names": tuple(map(str, facts["class_names"] or ())),
+            "log": [row for row in read_log(folder) if isinstance(row, dict)],
+            "seconds": _seconds(folder),
+            "floats": facts["config"].get("dim") or facts["config"].get("bits") or 64,
+        }
+    if (folder / QUANTIZER).is_file():
+        about["quantizer"] = type(load(folder / QUANTIZER)).__name__
+    return Entry(folder.resolve().name, str(folder), entry.report, evidence, **about)
+
+
+def _seconds(folder: Path) -> float | None:
+    """What training took, from the header of the checkpoint; None where it does not say."""
+    for name in (CHECKPOINT, WEIGHTS):
+        try:
+            with safe_open(folder / name, framework="numpy") as archive:
+                facts = json.loads((archive.metadata() or {})["facts"])
+            return float(facts.get("progress", facts)["seconds"]) or None
+        except Exception:  # a foreign header may raise anything; a cost unknown is no failure
+            continue
+    return None

@@ -1,0 +1,204 @@
+"""Answers: a batch of questions in, a JSON reply for each out; runs in the search thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from rankbits._check import Refusal
+from rankbits.metrics import average_precision
+from rankbits.serve.asks import Ask
+from rankbits.serve.ids import known_ids, one_id
+from rankbits.serve.items import Items
+from rankbits.serve.limits import Rejected, brief
+from rankbits.serve.views import View
+from rankbits.serve.wire import dumps
+from rankbits.types import Codes, Ranking
+
+TIES = ("mean", "worst", "best")
+
+
+def rejected(status: int, sentence: str) -> Rejected:
+    return Rejected(status, sentence)
+
+
+def answer(asks: Sequence[Ask], view: View, items: Items | None, bits: int) -> list[Any]:
+    """Replies (bytes) or rejections, one for each question; all in one call of the kernels but
+    those that ask among some ids, which are each their own."""
+    replies: list[Any] = [None] * len(asks)
+    labels = query_codes(asks, view, items, replies)
+    together = [i for i, ask in enumerate(asks) if replies[i] is None and ask.among is None]
+    groups = [together] if together else []
+    groups += [[i] for i, ask in enumerate(asks) if replies[i] is None and ask.among is not None]
+    for group in groups:
+        part = [asks[i] for i in group]
+        try:
+            made: list[Any] = list(_together(part, [labels[i] for i in group], view, items, bits))
+        except Rejected as sentence:
+            made = [sentence] * len(part)
+        for i, reply in zip(group, made, strict=True):
+            replies[i] = reply
+    return replies
+
+
+def query_codes(
+    asks: Sequence[Ask], view: View, items: Items | None, replies: list[Any]
+) -> list[int]:
+    """Fill in the codes of stored ids, reject the unknown; the item row of each, or -1."""
+    rows = [-1] * len(asks)
+    for i, ask in enumerate(asks):
+        if ask.id is None or ask.code is not None:
+            continue
+        name = one_id(ask.id, view.strings)
+        try:
+            found = view.codes_of(known_ids([name], view.strings)) if name is not None else None
+        except Rejected:
+            found = None
+        if found is None or not found[1].all():
+            replies[i] = rejected(404, f"This index does not hold id {brief(str(ask.id))}.")
+            continue
+        ask.id, ask.code = name, found[0].tobytes()
+        rows[i] = -1 if items is None else items.row(name)  # type: ignore[arg-type]
+    return rows
+
+
+def _together(
+    asks: Sequence[Ask], rows: list[int], view: View, items: Items | None, bits: int
+) -> list[bytes]:
+    packed = np.frombuffer(b"".join(a.code for a in asks if a.code), np.uint8)
+    queries = Codes(packed.reshape(len(asks), -1), bits)
+    among = known_ids(asks[0].among, view.strings) if asks[0].among is not None else None
+    try:
+        found = view.search(queries, max(a.k for a in asks), among)
+    except Refusal as error:
+        raise Unavailable(str(error)) from error
+    counted = _counted(asks, rows, queries, view, items, among)
+    ids, distances = found.ids.tolist(), found.distances.tolist()
+    width = found.ids.shape[1]
+    told = view.codes_of(found.ids.reshape(-1)) if found.ids.size else None
+    text = told[0].tobytes().hex() if told is not None else ""
+    step = 2 * packed.size // len(asks)
+    replies = []
+    for i, ask in enumerate(asks):
+        base = i * width * step
+        hexes = [text[s : s + step] for s in range(base, base + width * step, step)] if text else []
+        replies.append(
+            _reply(ask, rows[i], ids[i], distances[i], hexes, counted.get(i), items, bits)
+        )
+    return replies
+
+
+class Unavailable(Exception):
+    """An engine failed; what it said is for the log, for it may name hosts and paths."""
+
+
+def _counted(
+    asks: Sequence[Ask],
+    rows: list[int],
+    queries: Codes,
+    view: View,
+    items: Items | None,
+    among: np.ndarray | None,
+) -> dict[int, tuple[np.ndarray, dict[str, float] | None, bool]]:
+    """By question: (bits + 1, 2) counts, its tie-aware AP, and whether its label is known."""
+    chosen = [i for i, ask in enumerate(asks) if ask.histogram]
+    labels = None
+    known = np.zeros(len(chosen), bool)
+    if items is not None and items.labels is not None and chosen:
+        own = np.array([rows[i] for i in chosen])
+        labels = items.labels[own].copy()
+        unknown = own < 0
+        labels[unknown] = -1 if labels.ndim == 1 else False
+        known = labels >= 0 if labels.ndim == 1 else labels.any(axis=1)
+        if labels.ndim == 1:  # an item without a label resembles nobody, not even its like
+            labels[~known] = -2
+    if not chosen:
+        return {}
+    counts = view.counts(queries[chosen], labels if known.any() else None, among)
+    if counts is None:
+        return {}
+    others = counts.copy()
+    for at, i in enumerate(chosen):
+        if known[at] and others[at, 0, 1] > 0 and asks[i].id is not None:
+            others[at, 0, 1] -= 1  # itself
+    precisions = {
+        ties: average_precision(Ranking(others), ties=ties) for ties in TIES if known.any()
+    }
+    made = {}
+    for at, i in enumerate(chosen):
+        defined = known[at] and np.isfinite(precisions["mean"][at])
+        ap = {t: float(precisions[t][at]) for t in TIES} if defined else None
+        made[i] = (counts[at], ap, bool(known[at]))
+    return made
+
+
+def shown(name: int | str, items: Items | None, code: str | None = None) -> dict[str, Any]:
+    """One item as JSON. ``code`` is there where the reply is a search's."""
+    text = str(name)
+    row = -1 if items is None else items.row(name)
+    if items is None or row < 0:
+        made = {"id": text, "code": code, "label": None, "title": text, "image": None}
+    else:
+        pictured = items.pictured(row)
+        made = {
+            "id": text,
+            "code": code,
+            "label": items.label(row),
+            "title": items.title(name, row),
+            "image": f"/items/{quote(text, safe='')}/image" if pictured else None,
+        }
+    if code is None:
+        del made["code"]
+    return made
+
+
+def _reply(
+    ask: Ask,
+    row: int,
+    ids: list[Any],
+    distances: list[int],
+    hexes: list[str],
+    counted: tuple[np.ndarray, dict[str, float] | None, bool] | None,
+    items: Items | None,
+    bits: int,
+) -> bytes:
+    counts, ap, known = counted if counted is not None else (None, None, False)
+    by_distance = None if counts is None else counts.sum(axis=1).tolist()
+    bands: list[dict[str, Any]] = []
+    last = -1
+    for at, near in enumerate(distances[: ask.k]):
+        if ask.radius is not None and near > ask.radius:
+            break
+        if near != last:
+            total = None if by_distance is None else by_distance[near]
+            band: list[dict[str, Any]] = []
+            bands.append({"distance": near, "items": band, "count": total})
+            last = near
+        band.append(shown(ids[at], items, hexes[at] if hexes else ""))
+    cut = None
+    if by_distance is not None:
+        cut = bands[-1]["count"] - len(bands[-1]["items"]) if bands else 0
+    histogram = None
+    if counts is not None:
+        histogram = {"all": by_distance, "relevant": counts[:, 1].tolist() if known else None}
+    query = {
+        "id": None if ask.id is None else str(ask.id),
+        "code": ask.code.hex() if ask.code else None,
+        "label": None if items is None else items.label(row),
+    }
+    return dumps(
+        {
+            "query": query,
+            "bits": bits,
+            "k": ask.k,
+            "bands": bands,
+            "cut": cut,
+            "histogram": histogram,
+            "ap": ap,
+            "took_ms": round(1000 * (perf_counter() - ask.began), 3),
+        }
+    )

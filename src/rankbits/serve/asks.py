@@ -1,0 +1,137 @@
+"""Questions: what a body must say, and what is refused before anything is computed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.serve.limits import Limits, brief, reject
+from rankbits.serve.wire import loads
+
+KINDS = ("id", "code", "vector", "text", "image")
+OPTIONS = ("k", "radius", "among", "histogram")
+DEFAULT_K = 20
+
+
+@dataclass
+class Ask:
+    """One question. ``code`` is packed (bytes); a vector or an id becomes one in the batch."""
+
+    k: int = DEFAULT_K
+    id: Any = None
+    code: bytes | None = None
+    vector: np.ndarray | None = None
+    text: str | None = None
+    radius: int | None = None
+    among: list[Any] | None = None
+    histogram: bool = True
+    began: float = 0.0
+
+
+def fields(raw: bytes, known: Sequence[str]) -> dict[str, Any]:
+    """A JSON object with no key that is not known."""
+    found = loads(raw)
+    if not isinstance(found, dict):
+        reject(422, f"The body must be a JSON object; got {brief(found)}.")
+    for name in found:
+        if name not in known:
+            near = _check.nearest(name[:60], known)
+            reject(422, f"There is no field {brief(name)}{near}; known: {', '.join(known)}.")
+    return found
+
+
+def parse(raw: bytes, bits: int, limits: Limits, accepts: Sequence[str]) -> Ask:
+    """The question of a /search body.
+
+    >>> parse(b'{"code": "b0", "k": 2}', 4, Limits(), ("id", "code")).code
+    b'\\xb0'
+    """
+    body = fields(raw, ("id", "code", "vector", "text", *OPTIONS))
+    kinds = [kind for kind in KINDS if kind in body]
+    if len(kinds) != 1:
+        reject(422, f"Give one of {', '.join(accepts)} to search by; got {len(kinds)} of them.")
+    kind = kinds[0]
+    if kind not in accepts:
+        reject(422, f"This service cannot search by {kind}; it takes {', '.join(accepts)}.")
+    ask = Ask(whole("k", body.get("k", DEFAULT_K), 1, limits.k), began=perf_counter())
+    if kind == "code":
+        ask.code = code(body["code"], bits)
+    elif kind == "id":
+        ask.id = body["id"]
+        if isinstance(ask.id, bool) or not isinstance(ask.id, (str, int)):
+            reject(422, f"id must be a string or a whole number; got {brief(ask.id)}.")
+    elif kind == "vector":
+        ask.vector = vector(body["vector"])
+    else:
+        ask.text = words(body["text"])
+    _options(ask, body, limits)
+    return ask
+
+
+def _options(ask: Ask, body: dict[str, Any], limits: Limits) -> None:
+    if body.get("radius") is not None:
+        ask.radius = whole("radius", body["radius"], 0, 1 << 20)
+    if body.get("among") is not None:
+        ask.among = listed("among", body["among"], limits.batch)
+    ask.histogram = flag("histogram", body.get("histogram", True))
+
+
+def whole(name: str, value: Any, least: int, most: int) -> int:
+    if type(value) is not int or not least <= value <= most:
+        reject(422, f"{name} must be a whole number from {least} to {most:,}; got {brief(value)}.")
+    return value
+
+
+def flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        reject(422, f"{name} must be true or false; got {brief(value)}.")
+    return value
+
+
+def listed(name: str, value: Any, most: int) -> list[Any]:
+    if not isinstance(value, list):
+        reject(422, f"{name} must be a list; got {brief(value)}.")
+    if len(value) > most:
+        reject(413, f"{name} may have at most {most:,} entries; got {len(value):,}.")
+    return value
+
+
+def words(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        reject(422, f"text must be some words; got {brief(value)}.")
+    return value
+
+
+def code(value: Any, bits: int) -> bytes:
+    """The packed bytes of a code in hex."""
+    width = (bits + 7) // 8
+    try:
+        found = bytes.fromhex(value) if len(value) == 2 * width else b""
+    except (ValueError, TypeError):
+        found = b""
+    if len(found) != width:
+        reject(422, f"A code must be {2 * width} hex digits for {bits} bits; got {brief(value)}.")
+    if bits % 8 and found[-1] & ((1 << (8 - bits % 8)) - 1):
+        reject(422, f"The pad bits after the last of {bits} bits must be zero; some are set.")
+    return found
+
+
+def vector(value: Any, name: str = "vector") -> np.ndarray:
+    """A list of finite numbers as float32 (dim,)."""
+    plain = isinstance(value, list) and all(type(x) in (int, float) for x in value)
+    if not plain or not value:
+        reject(422, f"{name} must be a list of numbers; got {brief(value)}.")
+    try:
+        with np.errstate(over="ignore"):
+            found = np.array(value, np.float64).astype(np.float32)
+    except OverflowError:
+        reject(422, f"{name} must be finite in 32 bits; some number is not.")
+    if not math.isfinite(float(found.astype(np.float64).sum())):
+        reject(422, f"{name} must be finite in 32 bits; some number is not.")
+    return found

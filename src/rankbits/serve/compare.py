@@ -1,0 +1,150 @@
+"""Several codes of the same items side by side, each with its tie-aware AP for a query."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.data.arrays import read_columns
+from rankbits.indexes.ids import Column
+from rankbits.indexes.index import distinct_ids
+from rankbits.kernels import Words, hamming, words
+from rankbits.metrics import average_precision, rank
+from rankbits.quantizers import H2Q, ITQ, Sign, SupervisedRotation
+from rankbits.serve.answers import TIES, shown
+from rankbits.serve.ids import one_id
+from rankbits.serve.items import Items
+from rankbits.serve.limits import brief, reject
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """One way to keep the items: unit float rows (n, dim), or codes."""
+
+    name: str
+    rows: np.ndarray | Words
+    bytes: float
+
+    def distances(self, row: int) -> np.ndarray:
+        """(n,) distances from an item to all: Hamming, or 1 - cosine."""
+        if isinstance(self.rows, Words):
+            own = Words(np.ascontiguousarray(self.rows.words[:, row : row + 1]), self.rows.bits)
+            return hamming(own, self.rows)[0].astype(np.int64)
+        return np.maximum(0, 1 - self.rows @ self.rows[row]).astype(np.float64).round(6)
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Methods over the same items.
+
+    >>> rng = np.random.default_rng(0)
+    >>> comparison = compared(rng.normal(size=(40, 8)), rng.integers(0, 2, 40), bits=4)
+    >>> comparison.names
+    ('float', 'sign', 'itq', 'h2q', 'supervised')
+    >>> [len(m["bands"][0]["items"]) > 0 for m in comparison.answer("3", 5, None)["methods"]]
+    [True, True, True, True, True]
+    """
+
+    ids: Column
+    methods: tuple[Method, ...]
+    labels: np.ndarray | None = field(default=None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(method.name for method in self.methods)
+
+    def answer(self, given: str, k: int, items: Items | None) -> dict[str, Any]:
+        name = one_id(given, self.ids.strings)
+        key = np.empty(1, object if self.ids.strings else np.int64)
+        key[0] = 0 if name is None else name
+        row = int(self.ids.rows_of(key)[0]) if name is not None else -1
+        if row < 0 or name is None:
+            reject(404, f"There is no item {brief(given)} to compare.")
+        relevant = self._relevant(row)
+        told = [self._of(method, row, k, items, relevant) for method in self.methods]
+        return {"query": shown(name, items), "methods": told}
+
+    def _relevant(self, row: int) -> np.ndarray | None:
+        if self.labels is None:
+            return None
+        own = self.labels[row]
+        found = self.labels == own if self.labels.ndim == 1 else (self.labels & own).any(axis=1)
+        return found if (self.labels.ndim == 2 or own >= 0) and found.sum() > 1 else None
+
+    def _of(
+        self, method: Method, row: int, k: int, items: Items | None, relevant: np.ndarray | None
+    ) -> dict[str, Any]:
+        distances = method.distances(row)
+        order = np.argsort(distances, kind="stable")[:k]
+        bands: list[dict[str, Any]] = []
+        for at in order:
+            near = distances[at].item()
+            if not bands or bands[-1]["distance"] != near:
+                bands.append({"distance": near, "items": []})
+            bands[-1]["items"].append(shown(self.ids.at(at[None]).tolist()[0], items))
+        last = bands[-1]
+        cut = int((distances == last["distance"]).sum()) - len(last["items"])
+        ap = None
+        if relevant is not None:
+            others = np.arange(len(distances)) != row
+            ranking = rank(distances[None, others], relevant[None, others])
+            ap = {ties: float(average_precision(ranking, ties=ties)[0]) for ties in TIES}
+        bits = method.rows.bits if isinstance(method.rows, Words) else None
+        told = {"name": method.name, "bits": bits, "bytes": method.bytes, "ap": ap}
+        return {**told, "bands": bands, "cut": cut}
+
+
+def compared(embeddings: Any, labels: Any = None, *, bits: int, ids: Any = None) -> Comparison:
+    """Fit every method to (n, dim) embeddings. Fewer bits than dimensions: sign, ITQ and H2Q work
+    on the principal components. ``supervised`` is there where labels (n,) or multi-hot are; it is
+    fitted to the very items it then ranks, so its AP here is that of known classes."""
+    value = _check.finite("embeddings", _check.matrix("embeddings", embeddings)).astype(np.float32)
+    _check.not_empty("embeddings", len(value))
+    column = Column(distinct_ids(range(len(value)) if ids is None else ids, len(value), "rows"))
+    norms = np.linalg.norm(value, axis=1, keepdims=True)
+    unit = value / np.where(norms > 0, norms, 1)
+    base = _components(value, bits) if bits < value.shape[1] else value
+    packed = -(-base.shape[1] // 8)
+    methods = [Method("float", unit, 4 * value.shape[1])]
+    for name, quantizer in (("sign", Sign()), ("itq", ITQ()), ("h2q", H2Q())):
+        methods.append(Method(name, words(quantizer.fit(base).encode(base)), packed))
+    known = None if labels is None else _check.labels("labels", labels, len(value))
+    if known is not None:
+        learned = SupervisedRotation(bits=min(bits, value.shape[1])).fit(value, known)
+        methods.append(Method("supervised", words(learned.encode(value)), packed))
+    return Comparison(column, tuple(methods), known)
+
+
+def _components(value: np.ndarray, bits: int) -> np.ndarray:
+    """The first ``bits`` principal components, (n, bits), not yet rotated by anybody."""
+    centred = value.astype(np.float64) - value.mean(axis=0, dtype=np.float64)
+    _, directions = np.linalg.eigh(centred.T @ centred)
+    return (centred @ directions[:, ::-1][:, :bits]).astype(np.float32)
+
+
+def read_comparison(
+    path: str | os.PathLike[str], bits: int, items: Items | None = None
+) -> Comparison:
+    """Fit the methods to the ``embeddings`` of a file, with its ``labels`` and ``ids``; labels may
+    also be those of the items."""
+    columns = read_columns(path)
+    if "embeddings" not in columns:
+        _check.refuse(f"{path} must hold an array called 'embeddings'.")
+    ids = columns.get("ids")
+    ids = ids.tolist() if ids is not None and ids.dtype.kind == "U" else ids
+    labels = columns.get("labels")
+    if labels is None and items is not None and items.labels is not None:
+        named = distinct_ids(
+            range(len(columns["embeddings"])) if ids is None else ids,
+            len(columns["embeddings"]),
+            "rows",
+        )
+        rows = items.rows(named)
+        labels = items.labels[rows] if (rows >= 0).all() else None
+        if labels is not None and labels.ndim == 1 and (labels < 0).any():
+            labels = None
+    return compared(columns["embeddings"], labels, bits=bits, ids=ids)

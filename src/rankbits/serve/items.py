@@ -1,0 +1,209 @@
+"""What the ids of an index stand for: titles, labels and images."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.data.folders import by_folder, named
+from rankbits.indexes.ids import Column
+from rankbits.indexes.index import distinct_ids
+from rankbits.serve.pictures import of_array, of_file
+
+COLUMNS = {
+    "id": ("id",),
+    "path": ("path", "file", "image"),
+    "label": ("label", "class"),
+    "title": ("title", "name", "text"),
+}
+KEPT = 512  # thumbnails in memory
+
+Picture = Callable[[], tuple[bytes, str]]
+
+
+class Items:
+    """Titles (n,), labels and images by id. ``labels`` are (n,) numbers, -1 where unknown, or
+    (n, C) multi-hot; ``names`` are the words for them.
+
+    >>> items = Items([7, 9], titles=["a cat", "a dog"], labels=[1, 0], names=("dog", "cat"))
+    >>> items.row(9), items.title(9), items.label(items.row(7))
+    (1, 'a dog', 'cat')
+    """
+
+    def __init__(
+        self,
+        ids: Any,
+        *,
+        titles: Sequence[str] | None = None,
+        labels: Any = None,
+        names: Sequence[str] = (),
+        images: np.ndarray | None = None,
+        paths: Sequence[str | None] | None = None,
+    ) -> None:
+        self.ids = Column(distinct_ids(ids, len(ids), "items"))
+        for name, value in (("titles", titles), ("labels", labels), ("images", images)):
+            if value is not None:
+                _check.same_length(name, len(value), "the items", len(self.ids))
+        self.titles, self.names = titles, tuple(names)
+        self.labels = None if labels is None else _check.labels("labels", labels, len(self.ids))
+        self._images, self._paths = images, paths
+        self._kept: dict[int, tuple[bytes, str]] = {}
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def row(self, name: int | str) -> int:
+        """The row of an id, -1 where it is not known."""
+        key = np.empty(1, object if isinstance(name, str) else np.int64)
+        key[0] = name
+        return int(self.ids.rows_of(key)[0])
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        return self.ids.rows_of(ids)
+
+    def title(self, name: int | str, row: int | None = None) -> str:
+        row = self.row(name) if row is None else row
+        return str(name) if self.titles is None or row < 0 else self.titles[row]
+
+    def label(self, row: int) -> str | None:
+        """The words for an item's labels."""
+        if self.labels is None or row < 0:
+            return None
+        value = self.labels[row]
+        if self.labels.ndim == 2:
+            return "|".join(self._name(i) for i in np.flatnonzero(value).tolist()) or None
+        return None if value < 0 else self._name(int(value))
+
+    def _name(self, number: int) -> str:
+        return self.names[number] if number < len(self.names) else str(number)
+
+    def labelled(self, text: str) -> np.ndarray:
+        """The rows whose label is ``text``, or one of whose labels it is."""
+        if self.labels is None:
+            return np.empty(0, np.int64)
+        if text in self.names:
+            number = self.names.index(text)
+        elif not self.names and text.isdecimal() and text.isascii() and len(text) < 19:
+            number = int(text)
+        else:
+            return np.empty(0, np.int64)
+        if self.labels.ndim == 2:
+            inside = number < self.labels.shape[1]
+            return np.flatnonzero(self.labels[:, number]) if inside else np.empty(0, np.int64)
+        return np.flatnonzero(self.labels == number)
+
+    def pictured(self, row: int) -> bool:
+        if row < 0:
+            return False
+        return self._images is not None or bool(self._paths is not None and self._paths[row])
+
+    def picture(self, row: int) -> tuple[bytes, str] | None:
+        """The thumbnail of an item and its type; None where there is none."""
+        if not self.pictured(row):
+            return None
+        found = self._kept.get(row)
+        if found is None:
+            if self._images is not None:
+                found = of_array(self._images[row])
+            else:
+                assert self._paths is not None
+                found = of_file(str(self._paths[row]))
+            if len(self._kept) >= KEPT:
+                self._kept.pop(next(iter(self._kept)), None)
+            self._kept[row] = found
+        return found
+
+
+def read_items(path: str | os.PathLike[str], strings: bool | None) -> Items:
+    """Items of a folder of images or of a table (.csv, .tsv).
+
+    A folder's images are numbered in the order of their names, as ``rankbits embed`` reads them;
+    where the index holds strings their ids are their paths below the folder. The folder an image
+    lies in is its label. A table has the columns id, path, label and title, any of them absent:
+    ids are then numbered, and paths are relative to the table.
+    """
+    source = Path(path)
+    if source.is_dir():
+        return _of_folder(source, bool(strings))
+    if not source.is_file():
+        _check.refuse(f"{source} does not exist.")
+    if source.suffix not in (".csv", ".tsv"):
+        _check.refuse(f"{source} must be a folder of images or a table (.csv, .tsv).")
+    return _of_table(source, bool(strings))
+
+
+def _of_folder(folder: Path, strings: bool) -> Items:
+    found = by_folder(folder)
+    if not found:
+        _check.refuse(f"{folder} holds no image.")
+    paths = list(found)
+    below = [Path(p).relative_to(folder).as_posix() for p in paths]
+    numbers, names = named("/".join(above) for above in found.values())
+    labelled = any(found.values())
+    return Items(
+        below if strings else range(len(paths)),
+        titles=below,
+        labels=numbers if labelled else None,
+        names=names if labelled else (),
+        paths=paths,
+    )
+
+
+def _of_table(source: Path, strings: bool) -> Items:
+    try:
+        with open(source, encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.reader(file, delimiter="\t" if source.suffix == ".tsv" else ","))
+    except (UnicodeDecodeError, csv.Error):
+        _check.refuse(f"{source} is not a table in UTF-8 text.")
+    header, rows = (rows[0] if rows else []), [row for row in rows[1:] if row]
+    if not rows or any(len(row) != len(header) for row in rows):
+        _check.refuse(f"{source} must have a header and rows of as many fields.")
+    held = {
+        wanted: next((i for i, n in enumerate(header) if n.strip().lower() in spelled), None)
+        for wanted, spelled in COLUMNS.items()
+    }
+
+    def column(wanted: str) -> list[str] | None:
+        at = held[wanted]
+        return None if at is None else [row[at].strip() for row in rows]
+
+    ids: Any = column("id")
+    if ids is None:
+        ids = [str(i) for i in range(len(rows))]
+    if not strings:
+        try:
+            ids = [int(name) for name in ids]
+        except ValueError:
+            _check.refuse(f"The ids of {source} must be whole numbers, as those of the index are.")
+    paths = column("path")
+    labels, names = _table_labels(column("label"))
+    return Items(
+        ids,
+        titles=column("title") or paths,
+        labels=labels,
+        names=names,
+        paths=None if paths is None else [str(source.parent / p) if p else None for p in paths],
+    )
+
+
+def _table_labels(texts: list[str] | None) -> tuple[np.ndarray | None, tuple[str, ...]]:
+    """One label a row, -1 where empty; several where any row joins them by ``|`` or ``;``."""
+    if texts is None:
+        return None, ()
+    split = [[p.strip() for p in t.replace(";", "|").split("|") if p.strip()] for t in texts]
+    numbers, names = named(part for parts in split for part in parts)
+    sizes = [len(parts) for parts in split]
+    owner = np.repeat(np.arange(len(split)), sizes)
+    if max(sizes) <= 1:
+        single = np.full(len(split), -1, np.int64)
+        single[owner] = numbers
+        return single, names
+    hot = np.zeros((len(split), len(names)), bool)
+    hot[owner, numbers] = True
+    return hot, names

@@ -1,0 +1,52 @@
+"""How much one request may ask for, and what a refused one is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from rankbits._check import Refusal
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may cost. ``batch`` bounds the rows of a write and the ids of a filter,
+    ``waiting`` the requests in the house at once, and ``seconds`` how long a client may take to
+    send a head, to send a body, or to read an answer.
+
+    >>> Limits(k=100).k
+    100
+    """
+
+    k: int = 1000
+    body_bytes: int = 8 << 20
+    pixels: int = 1 << 24
+    batch: int = 10_000
+    waiting: int = 2000
+    head_bytes: int = 1 << 16
+    seconds: float = 20.0
+
+    def shown(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in ("k", "body_bytes", "pixels", "batch")}
+
+
+class Rejected(Refusal):
+    """A request that is not answered: its HTTP status, and one sentence for whoever sent it."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+def reject(status: int, sentence: str) -> NoReturn:
+    raise Rejected(status, sentence)
+
+
+def brief(value: object, most: int = 60) -> str:
+    """What came, in quotes, cut where a stranger made it long.
+
+    >>> brief("x" * 100, 5)
+    "'xxxx..."
+    """
+    text = repr(value)
+    return text if len(text) <= most else f"{text[:most]}..."

@@ -1,0 +1,43 @@
+"""Thumbnails: what a page is shown of an item is drawn anew, never the bytes of a file."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.data.images import decode, measure
+
+SIDE = 256  # the longest a thumbnail is
+CRISP = 64  # smaller images are enlarged by whole steps, each pixel a square
+
+
+def of_file(path: str) -> tuple[bytes, str]:
+    """The middle square of an image file, at most ``SIDE`` wide, and its type."""
+    side = min(SIDE, *measure(path))
+    pixels = decode(path, side)
+    return _written(pixels, "PNG") if side <= CRISP else _written(pixels, "JPEG")
+
+
+def of_array(pixels: np.ndarray) -> tuple[bytes, str]:
+    """An image (h, w) or (h, w, channels), uint8, as PNG; small ones with pixels as squares.
+
+    >>> of_array(np.zeros((8, 8), np.uint8))[1]
+    'image/png'
+    """
+    step = max(1, CRISP // max(pixels.shape[:2]))
+    large = pixels.repeat(step, axis=0).repeat(step, axis=1)
+    return _written(large, "PNG")
+
+
+def _written(pixels: np.ndarray, form: str) -> tuple[bytes, str]:
+    try:
+        from PIL import Image
+    except ImportError:
+        _check.refuse("Images need Pillow: pip install 'rankbits[images]'.")
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[:, :, 0]
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, form)
+    return out.getvalue(), f"image/{form.lower()}"

@@ -1,0 +1,59 @@
+// The service's answers, or its sentence.
+
+export class Refused extends Error {
+  constructor(sentence, again = false) {
+    super(sentence);
+    this.again = again; // whether asking the same once more could help
+  }
+}
+
+const SILENT = "The service does not answer. Is it still running?";
+
+async function call(path, options = {}) {
+  let reply;
+  try {
+    reply = await fetch(path, options);
+  } catch (fault) {
+    if (fault.name === "AbortError") throw fault;
+    throw new Refused(SILENT, true);
+  }
+  let body = null;
+  try {
+    body = await reply.json();
+  } catch (fault) {
+    if (fault.name === "AbortError") throw fault;
+  }
+  if (!reply.ok || body === null) {
+    const sentence = body && typeof body.error === "string" ? body.error : null;
+    const fallback = `The service answered with status ${reply.status}.`;
+    throw new Refused(sentence ?? fallback, reply.status >= 500);
+  }
+  return body;
+}
+
+const json = (body, signal) => ({
+  method: "POST",
+  headers: { "Content-Type": "application/json" },
+  body: JSON.stringify(body),
+  signal,
+});
+
+export const stats = () => call("/stats");
+export const report = (signal) => call("/report", { signal });
+export const search = (body, signal) => call("/search", json(body, signal));
+export const item = (id, signal) => call(`/items/${encodeURIComponent(id)}`, { signal });
+
+export const items = (offset, limit, signal) =>
+  call(`/items?offset=${offset}&limit=${limit}`, { signal });
+
+export const compare = (id, k, signal) =>
+  call(`/compare?id=${encodeURIComponent(id)}&k=${k}`, { signal });
+
+export const searchImage = (file, k, signal) =>
+  call(`/search/image?k=${k}`, {
+    method: "POST",
+    // a type the system does not know is still refused by the service, in its own words
+    headers: { "Content-Type": file.type.startsWith("image/") ? file.type : "image/unknown" },
+    body: file,
+    signal,
+  });

@@ -1,0 +1,126 @@
+// Codes as they are: bit i of a code is bit (7 - i % 8) of byte i // 8 of its hex form.
+
+import { el, many, svg } from "./dom.js";
+
+export function bitsOf(hex, bits) {
+  const found = new Uint8Array(bits);
+  for (let i = 0; i < bits; i += 1) {
+    const byte = Number.parseInt(hex.substr(2 * (i >> 3), 2), 16) || 0;
+    found[i] = (byte >> (7 - (i & 7))) & 1;
+  }
+  return found;
+}
+
+export function differing(one, other, bits) {
+  const a = bitsOf(one, bits);
+  const b = bitsOf(other, bits);
+  return [...a.keys()].filter((i) => a[i] !== b[i]);
+}
+
+const square = (x, y, side) => `M${x} ${y}h${side}v${side}h${-side}z`;
+
+// A small picture of a code for items that have none of their own.
+export function glyph(hex, bits, alt) {
+  const wide = Math.ceil(Math.sqrt(bits));
+  const ones = [...bitsOf(hex, bits).entries()].filter(([, bit]) => bit);
+  const path = ones.map(([i]) => square((i % wide) + 0.06, Math.floor(i / wide) + 0.06, 0.88));
+  return svg(
+    "svg",
+    { class: "face glyph", viewBox: `-1 -1 ${wide + 2} ${wide + 2}`, role: "img", "aria-label": alt },
+    svg("path", { d: path.join("") }),
+  );
+}
+
+const MOST_IN_TRACE = 128;
+
+// Under a result: a low tick for each equal bit, a tall one for each that differs.
+export function trace(query, hex, bits) {
+  if (!hex || bits > MOST_IN_TRACE) return null;
+  const apart = new Set(differing(query, hex, bits));
+  let same = "";
+  let differ = "";
+  for (let i = 0; i < bits; i += 1) {
+    if (apart.has(i)) differ += `M${i + 0.1} 0h.8v6h-.8z`;
+    else same += `M${i + 0.18} 4h.64v2h-.64z`;
+  }
+  return svg(
+    "svg",
+    { class: "trace", viewBox: `0 0 ${bits} 6`, preserveAspectRatio: "none", "aria-hidden": "true" },
+    svg("path", { class: "same", d: same }),
+    svg("path", { class: "differ", d: differ }),
+  );
+}
+
+const SIDE = 10;
+const STEP = 12;
+const GAP = 5; // between bytes
+const BELOW = STEP + 9; // from a bit of the query to the same bit of a result
+const ROW = BELOW + STEP + 10;
+
+function hint(bits) {
+  if (bits > MOST_IN_TRACE) return "Point at a result: the bits in which it differs show here.";
+  const ticks = "The tall ticks under a result are the bits in which it differs";
+  return matchMedia("(hover: none)").matches ? `${ticks}.` : `${ticks}; point at it to see them here.`;
+}
+
+// The strip: the query's bits, and under them those of the result one looks at.
+export function strip(code, bits) {
+  const line = bits > 256 ? 64 : 32;
+  const lines = Math.ceil(bits / line);
+  const across = Math.min(line, bits);
+  const width = across * STEP + (Math.ceil(across / 8) - 1) * GAP;
+  const place = (i) => {
+    const column = i % line;
+    return [column * STEP + (column >> 3) * GAP, Math.floor(i / line) * ROW];
+  };
+  const draw = (hex, below, marked = new Set()) => {
+    const values = bitsOf(hex, bits);
+    return [...values.keys()].map((i) => {
+      const [x, y] = place(i);
+      const bit = { x: x + 1, y: y + below + 1, width: SIDE - 1, height: SIDE - 1, rx: 1.5 };
+      const kind = values[i] ? "on" : "off";
+      return svg("rect", { ...bit, class: marked.has(i) ? `${kind} apart` : kind });
+    });
+  };
+  const own = svg("g", { class: "own" }, draw(code, 0));
+  const other = svg("g", { class: "other" });
+  const box = svg(
+    "svg",
+    { class: "strip", viewBox: `0 0 ${width} ${lines * ROW - 9}`, role: "img" },
+    own,
+    other,
+  );
+  const caption = el("p", { class: "caption" });
+  const ones = bitsOf(code, bits).reduce((sum, bit) => sum + bit, 0);
+
+  function rest() {
+    box.setAttribute("aria-label", `The query's code: ${ones} of ${many(bits, "bit")} are one.`);
+    other.replaceChildren();
+    caption.textContent = hint(bits);
+  }
+
+  function against(item) {
+    if (!item.code) return rest();
+    const apart = differing(code, item.code, bits);
+    const listed = apart.slice(0, 12).map((i) => i + 1).join(", ");
+    const more = apart.length > 12 ? ", …" : "";
+    const sentence = apart.length
+      ? `Item ${item.id} differs in ${apart.length} of ${many(bits, "bit")}: ${listed}${more}`
+      : `Item ${item.id} has the very same ${many(bits, "bit")}.`;
+    other.replaceChildren(
+      ...draw(item.code, BELOW, new Set(apart)),
+      ...apart.map((i) => {
+        const [x, y] = place(i);
+        // a stroke that joins the two bits: a shape, so that colour is not all there is
+        const middle = x + 1 + (SIDE - 1) / 2;
+        return svg("path", { class: "mark", d: `M${middle} ${y + SIDE + 1.5}V${y + BELOW - 0.5}` });
+      }),
+    );
+    box.setAttribute("aria-label", sentence);
+    caption.textContent = sentence;
+    return undefined;
+  }
+
+  rest();
+  return { node: el("div", { class: "code" }, box, caption), against, rest };
+}

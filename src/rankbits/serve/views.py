@@ -1,0 +1,136 @@
+"""An index as it is at one moment, so that an answer's ids, codes and counts agree.
+
+An index in memory is seen through its snapshot, which never changes. A database elsewhere is asked
+as it is: it finds, but neither counts all distances nor tells the code of an id.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from rankbits.indexes import HammingIndex, Index, scan
+from rankbits.indexes.segments import Segment
+from rankbits.kernels import Words, hamming_counts
+from rankbits.serve.items import Items
+from rankbits.types import Codes, Results
+
+
+class View(Protocol):
+    """What answers need of an index."""
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def strings(self) -> bool | None: ...
+
+    def search(self, queries: Codes, k: int, among: np.ndarray | None) -> Results: ...
+
+    def codes_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """Packed codes of ids, and which are here; None where the index does not tell."""
+
+    def counts(
+        self, queries: Codes, labels: np.ndarray | None, among: np.ndarray | None
+    ) -> np.ndarray | None:
+        """(Q, bits + 1, 2) items by distance, relevant or not; None where nobody counts."""
+
+
+class Frozen:
+    """A ``HammingIndex`` (in memory, a file, DuckDB) at one moment."""
+
+    def __init__(self, index: HammingIndex, labels: Labels) -> None:
+        self.state, self.bits, self._labels = index._now(), index.bits, labels
+        self.count, self.strings = self.state.count, self.state.strings
+
+    def search(self, queries: Codes, k: int, among: np.ndarray | None) -> Results:
+        allowed = scan.candidates(self.state, None, among, len(queries))
+        return scan.topk(self.state, queries, k, allowed)
+
+    def codes_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        out = np.zeros((len(ids), -(-self.bits // 64)), np.uint64)
+        here = np.zeros(len(ids), bool)
+        for segment in self.state.segments:
+            rows = segment.find(ids)
+            found = rows >= 0
+            out[found] = segment.words.words[:, rows[found]].T
+            here |= found
+        return out.view(np.uint8)[:, : (self.bits + 7) // 8], here
+
+    def counts(
+        self, queries: Codes, labels: np.ndarray | None, among: np.ndarray | None
+    ) -> np.ndarray:
+        total = np.zeros((len(queries), self.bits + 1, 2), np.int64)
+        for segment in self.state.segments:
+            theirs = None if labels is None else self._labels.of(segment)
+            if among is not None:
+                rows = segment.find(among)
+                total += _counted(queries, segment, labels, theirs, np.unique(rows[rows >= 0]))
+            else:
+                total += _counted(queries, segment, labels, theirs, None)
+                if segment.alive is not None:  # the removed are few: counted, and taken away
+                    gone = np.flatnonzero(~segment.alive)
+                    total -= _counted(queries, segment, labels, theirs, gone)
+        return total
+
+
+def _counted(
+    queries: Codes,
+    segment: Segment,
+    labels: np.ndarray | None,
+    theirs: np.ndarray | None,
+    rows: np.ndarray | None,
+) -> np.ndarray:
+    block = segment.words
+    if rows is not None:
+        if not len(rows):
+            return np.zeros((len(queries), block.bits + 1, 2), np.int64)
+        block = Words(np.ascontiguousarray(block.words[:, rows]), block.bits)
+        theirs = None if theirs is None else theirs[rows]
+    if labels is None or theirs is None:
+        labels, theirs = np.full(len(queries), -1), np.zeros(len(block), np.int64)
+    return hamming_counts(queries, block, labels, theirs)
+
+
+class Labels:
+    """Labels of items in the order of a segment's rows, made once for each segment."""
+
+    def __init__(self, items: Items | None) -> None:
+        self._items = items
+        self._made: WeakKeyDictionary[Segment, np.ndarray] = WeakKeyDictionary()
+
+    def of(self, segment: Segment) -> np.ndarray | None:
+        if self._items is None or self._items.labels is None:
+            return None
+        made = self._made.get(segment)
+        if made is None:
+            rows = self._items.rows(segment.ids.all())
+            labels = self._items.labels
+            made = labels[rows].copy()
+            made[rows < 0] = -1 if labels.ndim == 1 else False
+            self._made[segment] = made
+        return made
+
+
+class Elsewhere:
+    """A database that is asked over a connection."""
+
+    def __init__(self, index: Index) -> None:
+        self._index, self.count = index, index.count()
+        self.strings: bool | None = None
+        self.bits = index.bits
+
+    def search(self, queries: Codes, k: int, among: np.ndarray | None) -> Results:
+        return self._index.search(queries, k, among=among)
+
+    def codes_of(self, ids: np.ndarray) -> None:
+        return None
+
+    def counts(self, queries: Codes, labels: Any, among: Any) -> None:
+        return None
+
+
+def view_of(index: Index, labels: Labels) -> View:
+    return Frozen(index, labels) if isinstance(index, HammingIndex) else Elsewhere(index)

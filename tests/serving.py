@@ -1,0 +1,124 @@
+"""A real server in a process of its own, for tests in which sockets and signals matter."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+TOKEN = "a-token-of-tests"
+
+SCRIPT = """
+import sys, threading, time
+from pathlib import Path
+import numpy as np
+import rankbits as rb
+from rankbits.serve import Encoder, Items, Limits, Service, serve
+
+def vectors(found):
+    return rb.pack(found)
+
+def image(file):
+    from rankbits.data.images import decode
+    return rb.pack(decode(file, 4, channels=1).reshape(1, 16).astype(float) - 127)
+
+index = rb.open_index(sys.argv[1])
+service = Service(
+    index,
+    encoder=Encoder(vectors, image, lambda text: vectors(np.full((1, 16), float(len(text) - 5))),
+                    dims=(16,), bits=16),
+    token=sys.argv[2],
+    limits=Limits(seconds=float(sys.argv[3])),
+)
+gate = sys.argv[4] if len(sys.argv) > 4 else None
+if gate:
+    work = service.batcher._work
+    def held(jobs):
+        while not Path(gate).exists():
+            time.sleep(0.01)
+        return work(jobs)
+    service.batcher._work = held
+serve(service, port=0)
+"""
+
+
+class Server:
+    """What a test needs to know of the process."""
+
+    def __init__(self, process: subprocess.Popen, log: Path) -> None:
+        self.process, self.log = process, log
+        line = process.stdout.readline()
+        found = re.match(r"http://127\.0\.0\.1:(\d+)/ serves", line)
+        assert found, f"no server: {line!r} {log.read_text()[-2000:]}"
+        self.port = int(found[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def ask(self, method, path, body=None, headers=None, timeout=30):
+        """Status, headers and body of one request on a connection of its own."""
+        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            chunked = "Transfer-Encoding" in (headers or {})
+            line.request(method, path, body, headers or {}, encode_chunked=chunked)
+            reply = line.getresponse()
+            return reply.status, dict(reply.getheaders()), reply.read()
+        finally:
+            line.close()
+
+    def raw(self, data: bytes, *, close: bool = False) -> bytes:
+        """Everything that comes back for bytes sent as they are."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as line:
+            line.sendall(data)
+            if close:
+                line.shutdown(socket.SHUT_WR)
+            return read_all(line)
+
+    def gauge(self, name: str) -> float:
+        text = self.ask("GET", "/metrics")[2].decode()
+        return float(re.search(rf"^{name} (\S+)$", text, re.M)[1])
+
+    def rss(self) -> int:
+        """Bytes in memory that are its own, not those of files it has mapped."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"RssAnon:\s+(\d+)", status)[1]) * 1024
+
+
+def read_all(line: socket.socket) -> bytes:
+    parts = []
+    try:
+        while part := line.recv(65536):
+            parts.append(part)
+    except ConnectionResetError:
+        pass
+    return b"".join(parts)
+
+
+def sentence(body: bytes) -> str:
+    """The one sentence of a refusal."""
+    told = json.loads(body)
+    assert list(told) == ["error"]
+    text = told["error"]
+    assert text.endswith(".") and "\n" not in text and "Traceback" not in text, text
+    return text
+
+
+@contextmanager
+def running(folder: Path, index: Path, seconds: float = 20.0, gate: Path | None = None):
+    """A server on ``index``; killed at the end if it still runs."""
+    log = folder / "log.jsonl"
+    words = [sys.executable, "-c", SCRIPT, str(index), TOKEN, str(seconds)]
+    with open(log, "a") as file:
+        process = subprocess.Popen(
+            [*words, *([str(gate)] if gate else [])], stdout=subprocess.PIPE, stderr=file, text=True
+        )
+    try:
+        yield Server(process, log)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(30)
+        process.stdout.close()
