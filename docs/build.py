@@ -1,27 +1,70 @@
-"""Write the reference, one entry for each public name, from the docstrings: ``make docs``."""
+"""Build the site: ``make docs``. Pages in ``docs`` are joined by those that code makes: names and
+commands from their docstrings, protocols by running them, benchmarks from the committed rows."""
 
 from __future__ import annotations
 
-import inspect
+import json
+import logging
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import rankbits as rb
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
 
-FOLDER = Path(__file__).parent.parent / "site"
+from generated import api, commands, protocols, rows  # noqa: E402
+
+SITE = HERE.parent / "site"
+NOTEBOOK = HERE / "notebooks" / "first_steps.ipynb"
 
 
-def entry(name: str) -> str:
-    value = getattr(rb, name)
-    plain = inspect.ismodule(value) or (inspect.isclass(value) and issubclass(value, Exception))
-    shown = f"{name}{inspect.signature(value)}" if not plain else name
-    return f"## `{name}`\n\n```python\n{shown}\n```\n\n{inspect.getdoc(value)}\n"
+def notebook() -> str:
+    """The notebook as a page: its texts, code and outputs."""
+    text = "[This page as a notebook](first_steps.ipynb).\n"
+    for cell in json.loads(NOTEBOOK.read_text("utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        text += (
+            f"\n{source}\n" if cell["cell_type"] == "markdown" else f"\n```python\n{source}\n```\n"
+        )
+        printed = "".join("".join(out.get("text", "")) for out in cell.get("outputs", ()))
+        text += f"```text\n{printed.rstrip()}\n```\n" if printed else ""
+    return text
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "benchmarks.md": rows.page,
+    "notebooks/first_steps.md": notebook,
+    "reference/api.md": api.api,
+    "reference/commands.md": commands.page,
+    "reference/files.md": api.files,
+    "reference/losses.md": api.all_losses,
+    "reference/metrics.md": api.metrics,
+    "reference/protocols.md": protocols.page,
+    "reference/quantizers.md": api.all_quantizers,
+}
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """MkDocs calls this once it has listed the files of ``docs``."""
+    from mkdocs.structure.files import File
+
+    for path, make in PAGES.items():
+        files.append(File.generated(config, path, content=make()))
+    return files
 
 
 def main() -> None:
-    FOLDER.mkdir(exist_ok=True)
-    pages = "\n".join(entry(name) for name in rb.__all__)
-    (FOLDER / "reference.md").write_text(f"# rankbits {rb.__version__}\n\n{rb.__doc__}\n{pages}")
-    print(f"{FOLDER.name}/reference.md: {len(rb.__all__)} names")
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    logging.basicConfig(level=logging.WARNING)  # strict: the first warning is also the last
+    config = load_config(str(HERE.parent / "mkdocs.yml"), strict=True, site_dir=str(SITE))
+    build(config)
+    pages = len(list(SITE.rglob("*.html")))
+    print(
+        f"{SITE.name}/index.html and {pages - 1} more pages; python -m http.server -d {SITE.name}"
+    )
 
 
 if __name__ == "__main__":

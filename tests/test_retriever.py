@@ -106,11 +106,23 @@ def test_three_lines_of_toml_train_a_folder(pictures, monkeypatch, capsys):
     names = rb.load_run("run").class_names
     folder = [p.split("/")[-2] for p in found["paths"].tolist()]
     assert [names[label] for label in found["labels"]] == folder
+    assert main(["embed", "run", "pictures", "-o", "x.npz"]) == 0
+    for name in names[:4]:  # a folder of the other classes only: labels stay the run's
+        (pictures / "pictures" / name).rename(pictures / name)
+    (pictures / "pictures" / names[4]).rename(pictures / "pictures" / "unheard")
+    assert main(["embed", "run", "pictures", "-o", "fewer.npz"]) == 0
+    fewer = np.load(pictures / "fewer.npz")
+    known = [*names, "unheard"]
+    assert [known[label] for label in fewer["labels"]] == [
+        p.split("/")[-2] for p in fewer["paths"].tolist()
+    ]
     assert main(["fit", "x.npz", "--method", "h2q", "-o", "q"]) == 0
     assert main(["encode", "q", "x.npz", "-o", "codes.npz"]) == 0
     assert main(["evaluate", "codes.npz", "codes.npz", "--json"]) == 0
+    assert main(["index", "codes.npz", "-o", "pictures.rankbits"]) == 0
+    assert rb.open_index("pictures.rankbits").ids.tolist() == found["paths"].tolist()
     capsys.readouterr()
-    assert main(["embed", "run", "pictures/digit0", "-o", "flat.npz"]) == 0
+    assert main(["embed", "run", names[0], "-o", "flat.npz"]) == 0
     assert "labels" not in np.load(pictures / "flat.npz")
 
 

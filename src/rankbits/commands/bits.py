@@ -81,7 +81,8 @@ class Fit:
 
 @dataclass(frozen=True)
 class Encode:
-    """Turn embeddings into codes by a fitted quantizer; labels beside them go along."""
+    """Turn embeddings into codes by a fitted quantizer; labels, ids and paths beside them go
+    along."""
 
     name: ClassVar[str] = "encode"
     places: ClassVar[tuple[str, ...]] = ("quantizer", "embeddings")
@@ -108,8 +109,16 @@ class Encode:
         value, columns = read_both(self.embeddings)
         labels = read_labels(self.labels, columns, len(value))
         codes = self._by_ray(quantizer, value) if self.ray else encoded(quantizer, value)
-        codes.save(self.out, labels=labels, embeddings=value if self.keep_embeddings else None)
+        kept = value if self.keep_embeddings else None
+        codes.save(self.out, labels=labels, ids=self._ids(columns), embeddings=kept)
         print(f"{codes} -> {self.out}")
+
+    def _ids(self, columns: dict[str, np.ndarray]) -> np.ndarray | None:
+        """The ids beside the embeddings, or the paths of the images they were made of."""
+        if "ids" in columns:
+            return columns["ids"]
+        npz = Path(self.out or "").suffix == ".npz"
+        return columns.get("paths") if npz else None
 
     def _by_ray(self, quantizer: Quantizer, value: Any) -> Codes:
         """A file that can be mapped is read by the workers themselves."""

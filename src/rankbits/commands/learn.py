@@ -12,6 +12,7 @@ import numpy as np
 from rankbits._check import refuse
 from rankbits._files import write_arrays
 from rankbits._option import option
+from rankbits.data.examples import Examples
 from rankbits.data.images import ImageFiles
 from rankbits.train.config import TrainConfig
 
@@ -48,6 +49,20 @@ class Train(TrainConfig):
                 print(report)
 
 
+def as_in_training(examples: Examples, names: tuple[str, ...]) -> np.ndarray:
+    """Labels numbered as the run's classes are, by name; classes it has not seen come after."""
+    theirs = examples.class_names
+    if not names or not theirs or names == theirs:
+        return examples.labels
+    new = [name for name in theirs if name not in names]
+    number = {name: i for i, name in enumerate([*names, *new])}
+    if examples.labels.ndim == 1:
+        return np.array([number[name] for name in theirs])[examples.labels]
+    found = np.zeros((len(examples), len(number)), bool)
+    found[:, [number[name] for name in theirs]] = examples.labels
+    return found
+
+
 @dataclass(frozen=True)
 class Embed:
     """Embed images or features with a trained run; labels that the inputs have go along."""
@@ -76,7 +91,7 @@ class Embed:
         found = run.embed(examples, batch_size=self.batch_size, workers=self.workers, progress=True)
         columns = {"embeddings": found.embeddings}
         if labelled:
-            labels = examples.labels[found.rows]
+            labels = as_in_training(examples, run.class_names)[found.rows]
             columns["labels"] = labels.astype(np.uint8) if labels.ndim == 2 else labels
         if isinstance(examples.inputs, ImageFiles) and Path(self.out).suffix == ".npz":
             columns["paths"] = examples.inputs.paths[found.rows]

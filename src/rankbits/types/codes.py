@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,13 +69,18 @@ class Codes:
         """Write to ``.npz`` or ``.safetensors``, whole or not at all.
 
         ``columns`` are arrays that go along, one row for each code: ``labels``, ``embeddings``,
-        ``ids``. ``rankbits evaluate`` reads the first two.
+        ``ids``, which may be strings in an ``.npz``. ``rankbits evaluate`` reads the first two,
+        ``rankbits index`` the last.
         """
         arrays = {"packed": self.packed}
         for name, value in columns.items():
             if value is None:
                 continue
-            arrays[name] = _check.finite(name, _check.array(name, value))
+            words = np.asarray(value).dtype.kind == "U" if name == "ids" else False
+            if words and Path(path).suffix != ".npz":
+                _check.refuse(f"ids that are strings need an .npz; got {path}.")
+            found = np.asarray(value) if words else _check.array(name, value)
+            arrays[name] = _check.finite(name, found)
             _check.same_length(name, len(arrays[name]), "the codes", len(self))
         write_arrays(path, "codes", {"bits": str(self.bits)}, arrays)
 

@@ -1,0 +1,109 @@
+"""The reference of protocols: what each draws, found by running it on stand-ins for its data."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+
+from rankbits.data import protocols
+from rankbits.data.examples import Examples
+from rankbits.data.protocols import Protocol
+from rankbits.data.publishers import inshop
+from rankbits.data.publishers.published import Published
+
+READERS = {
+    "cifar": "read_ten", "fashion_mnist": "read", "nus_wide": "read", "imagenet100": "read",
+    "labelme": "read", "inshop": "read", "vehicleid": "read",
+}  # fmt: skip
+PARTS = ("train", "queries", "validation", "database")
+
+
+def stand_in(name: str, rows: int) -> Published:
+    """Rows with labels and the publisher's parts, no images: a protocol draws rows only."""
+    classes = 21 if name.startswith("nuswide") else 100 if name[-3:] == "100" else 10
+    labels = np.arange(rows) % classes
+    shown = np.eye(classes, dtype=bool)[labels] if classes == 21 else labels
+    half, third = np.split(np.arange(rows), 2), np.array_split(np.arange(rows), 3)
+    parts = dict(zip(inshop.PARTS, third, strict=True)) if name == "inshop" else {
+        "train": half[0], "test": half[1], "val": half[1],
+        "background": half[0], "evaluation": half[1],
+    }  # fmt: skip
+    return Published(Examples(np.zeros((rows, 1), np.float32), shown), parts)
+
+
+def made(name: str, rows: int) -> Protocol:
+    """The protocol drawn from a stand-in of so many rows."""
+    published = stand_in(name, rows)
+    maker = protocols._MAKERS[name]
+
+    def read(*_: object) -> Published:
+        return published
+
+    for cell in maker.__closure__ or ():
+        if callable(cell.cell_contents):  # the reader a maker was made with
+            kept, cell.cell_contents = cell.cell_contents, read
+            try:
+                return maker(name, Path(), 0)
+            finally:
+                cell.cell_contents = kept
+    with patch.multiple(f"{protocols.__name__}.{_publisher(name)}", **{_reader(name): read}):
+        return maker(name, Path(), 0)
+
+
+def _publisher(name: str) -> str:
+    first = name.split("-")[0]
+    known = {"cifar10": "cifar", "fashion": "fashion_mnist", "nuswide": "nus_wide"}
+    return known.get(first, first)
+
+
+def _reader(name: str) -> str:
+    return READERS[_publisher(name)]
+
+
+def row(name: str) -> str:
+    published = stand_in(name, 42_000)
+    few, many = made(name, 42_000), made(name, 84_000)
+    cells = []
+    for part in PARTS:
+        a, b = getattr(few, part), getattr(many, part)
+        if a is None:
+            cells.append("-")
+        elif len(a) == len(b):  # drawn: the same however large the set is
+            cells.append(f"{len(a):,}")
+        elif part == "database" and few.exclude_self:
+            cells.append("the queries, each without itself")
+        elif part == "database" and np.array_equal(a, few.train):
+            cells.append("the training rows")
+        elif part == "database":
+            held = [p for p in ("train", "validation") if getattr(few, p) is not None]
+            inside = [p for p in held if np.isin(getattr(few, p), a).all()]
+            cells.append("the rest" + (f", {' and '.join(inside)} in it" if inside else ""))
+        else:
+            whole = any(np.array_equal(a, rows) for rows in published.parts.values())
+            cells.append("the publisher's" + ("" if whole else ", without validation"))
+    judged = f"`{few.metric}`" + (", ties by floats" if few.tie_break else "")
+    judged += ", graded by shared labels" if few.relevance == "count" else ""
+    return f"| `{name}` | {' | '.join(cells)} | {judged} | {','.join(map(str, few.k))} |"
+
+
+def page() -> str:
+    rows = "\n".join(map(row, protocols.PROTOCOLS))
+    notes = {name: made(name, 42_000).note for name in protocols.PROTOCOLS}
+    said = "\n".join(f"- `{name}`: {note}" for name, note in notes.items() if note)
+    first = (inspect.getdoc(protocols) or "").split("\n\n")[0]
+    return (
+        f"# Protocols\n\n{first}\n\n`rankbits train --data NAME`, "
+        "`rankbits data check NAME`, `rankbits.data.protocol(name, root, seed)`. The files are "
+        "yours to fetch, under `RANKBITS_DATA`; `data check` counts what is there and looks for "
+        "rows that are in two parts. A protocol whose queries meet its database or its training "
+        "rows is refused.\n\n"
+        "This table is found by running each protocol: a number is drawn by the seed, *the rest* "
+        "is what was not drawn, *the publisher's* is a part as published.\n\n"
+        "| name | train | queries | validation | database | judged by | cutoffs |\n"
+        f"|---|---|---|---|---|---|---|\n{rows}\n\n{said}\n\n"
+        "Hyper-parameters are chosen on validation rows, never on queries. "
+        "[What is wrong with some published lists](../notes/errors.md).\n"
+    )
