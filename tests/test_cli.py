@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -195,3 +196,37 @@ def test_refusals_of_fit_and_encode_write_nothing(floats, capsys):
         assert main(list(words)) == 1, words
         assert sentence in capsys.readouterr().err, words
         assert not (folder / "q").exists() and not (folder / "c.npz").exists()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_learns_every_command_and_flag(shell, capsys):
+    from rankbits.commands import COMMANDS
+    from rankbits.commands.completion import flags
+
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for command in COMMANDS:
+        assert command.name in script
+        for flag in flags(command):
+            assert flag[2:] in script
+    assert main(["completion", "csh"]) == 1
+    assert "shell must be one of 'bash', 'zsh', 'fish'" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes(capsys):
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+
+    def completed(*words):
+        typed = " ".join(f"'{word}'" for word in words)
+        ask = (
+            f"COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _rankbits; echo ${{COMPREPLY[@]}}"
+        )
+        done = subprocess.run(["bash", "-c", f"{script}\n{ask}"], capture_output=True, text=True)
+        assert not done.stderr
+        return done.stdout.split()
+
+    assert completed("rankbits", "ev") == ["evaluate"]
+    assert completed("rankbits", "fit", "--me") == ["--method"]
+    assert "--no-cache" in completed("rankbits", "train", "--no")

@@ -4,6 +4,7 @@ docstring its help, ``places`` the fields given without a flag, ``work`` what it
 from typing import Any
 
 from rankbits.commands.bits import Encode, Fit
+from rankbits.commands.completion import Completion
 from rankbits.commands.data import Data
 from rankbits.commands.judge import Evaluate, Quickstart
 from rankbits.commands.learn import Embed, Train
@@ -12,8 +13,8 @@ from rankbits.commands.serve import Serve
 from rankbits.commands.store import Index, Search
 
 COMMANDS: tuple[Any, ...] = (
-    Quickstart, Data, Train, Embed, Fit, Encode, Index, Search, Evaluate, Report,
-    Serve
+    Quickstart, Data, Train, Embed, Fit, Encode, Index, Search, Evaluate, Report, Serve,
+    Completion,
 )  # fmt: skip
 
 __all__ = ["COMMANDS"]

@@ -46,7 +46,12 @@ def average_precision(
 
 
 def map_at_r(ranking: Ranking, ties: str = "mean") -> np.ndarray:
-    """MAP@R, (Q,): average precision at k = R, each query's own number of relevant items."""
+    """MAP@R, (Q,): average precision at k = R, each query's own number of relevant items.
+
+    >>> from rankbits import rank
+    >>> map_at_r(rank([[1, 2, 3]], [[0, 1, 1]]))
+    array([0.25])
+    """
     level = levels(ranking, ranking.relevant)
     total = _precision_sums(level, _check.ties(ties)).sum(axis=1)
     return undefined_without_relevant(ranking, share(total, ranking.relevant))
@@ -119,19 +124,34 @@ def _straddling(j: np.ndarray, level: Levels, whole: np.ndarray, ties: str) -> n
 
 
 def precision_at(ranking: Ranking, k: int, ties: str = "mean") -> np.ndarray:
-    """Relevant items among the top k, divided by k, (Q,); past the ranking's end still by k."""
+    """Relevant items among the top k, divided by k, (Q,); past the ranking's end still by k.
+
+    >>> from rankbits import rank
+    >>> precision_at(rank([[1, 1, 2]], [[1, 0, 1]]), k=1)
+    array([0.5])
+    """
     found = retrieved(levels(ranking, _check.cutoff(k)), _check.ties(ties))
     return undefined_without_relevant(ranking, found / k)
 
 
 def recall_at(ranking: Ranking, k: int, ties: str = "mean") -> np.ndarray:
-    """Relevant items among the top k, divided by all relevant items, (Q,)."""
+    """Relevant items among the top k, divided by all relevant items, (Q,).
+
+    >>> from rankbits import rank
+    >>> recall_at(rank([[1, 2, 3]], [[1, 0, 1]]), k=2)
+    array([0.5])
+    """
     found = retrieved(levels(ranking, _check.cutoff(k)), _check.ties(ties))
     return undefined_without_relevant(ranking, share(found, ranking.relevant))
 
 
 def r_precision(ranking: Ranking, ties: str = "mean") -> np.ndarray:
-    """Precision (and recall) at R, each query's own number of relevant items, (Q,)."""
+    """Precision (and recall) at R, each query's own number of relevant items, (Q,).
+
+    >>> from rankbits import rank
+    >>> r_precision(rank([[1, 2, 3]], [[1, 0, 1]]))
+    array([0.5])
+    """
     found = retrieved(levels(ranking, ranking.relevant), _check.ties(ties))
     return undefined_without_relevant(ranking, share(found, ranking.relevant))
 
@@ -223,13 +243,23 @@ def _expected_reciprocal(n: np.ndarray, p: np.ndarray, N: np.ndarray, last: floa
 
 
 def precision_within(ranking: Ranking, radius: float) -> np.ndarray:
-    """Precision among items at distance ``radius`` or less, (Q,); 0 where there are none."""
+    """Precision among items at distance ``radius`` or less, (Q,); 0 where there are none.
+
+    >>> from rankbits import rank
+    >>> precision_within(rank([[1, 2, 3]], [[1, 0, 1]]), radius=2)
+    array([0.5])
+    """
     n, p = _within(ranking, radius)
     return undefined_without_relevant(ranking, share(p, n))
 
 
 def recall_within(ranking: Ranking, radius: float) -> np.ndarray:
-    """Recall among items at distance ``radius`` or less, (Q,). Ties play no part in either."""
+    """Recall among items at distance ``radius`` or less, (Q,). Ties play no part in either.
+
+    >>> from rankbits import rank
+    >>> recall_within(rank([[1, 2, 3]], [[1, 0, 1]]), radius=2)
+    array([0.5])
+    """
     _, p = _within(ranking, radius)
     return undefined_without_relevant(ranking, share(p, ranking.relevant))
 

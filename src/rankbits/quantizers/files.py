@@ -34,7 +34,15 @@ def save(quantizer: Quantizer, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Quantizer:
-    """Read what a quantizer's ``save`` wrote."""
+    """Read what a quantizer's ``save`` wrote.
+
+    >>> import tempfile
+    >>> from rankbits import Sign
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Sign().fit(torch.eye(4)).save(f"{folder}/q")
+    ...     load(f"{folder}/q")
+    Sign()
+    """
     facts, arrays = read_arrays(path, "quantizer")
     known = _known()
     if facts.get("class") not in known or not {"weight_", "offset_"} <= set(arrays):

@@ -50,7 +50,12 @@ class Sign(Quantizer):
 
 
 class RandomRotation(Quantizer):
-    """Signs after a rotation drawn uniformly from the orthogonal group by ``seed``."""
+    """Signs after a rotation drawn uniformly from the orthogonal group by ``seed``.
+
+    >>> x = torch.randn(50, 8, generator=torch.Generator().manual_seed(0))
+    >>> RandomRotation(seed=1).fit(x).encode(x).bits
+    8
+    """
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed

@@ -88,6 +88,11 @@ class Run:
 
     ``history``: the lines of ``log.jsonl``. ``progress.best`` is the best validation mAP, and the
     weights are those it was measured on (without validation, the last).
+
+    >>> config = TrainConfig(bits=4)
+    >>> run = Run(build_model(config, Inputs("features", dim=3)), config, Inputs("features", dim=3))
+    >>> run.embed(np.ones((2, 3), np.float32)).embeddings.shape
+    (2, 4)
     """
 
     model: torch.nn.Module
@@ -164,7 +169,16 @@ def read_facts(folder: Path) -> dict[str, Any]:
 
 
 def load_run(folder: str | Path, model: torch.nn.Module | None = None, device: str = "cpu") -> Run:
-    """Read a run back, ready to embed; ``model`` where the network was your own."""
+    """Read a run back, ready to embed; ``model`` where the network was your own.
+
+    >>> import tempfile
+    >>> from rankbits import train
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     own = Examples(np.eye(4, dtype=np.float32), [0, 0, 1, 1])
+    ...     _ = train(examples=own, validation=0, bits=4, epochs=1, out=f"{folder}/run", say=id)
+    ...     load_run(f"{folder}/run").progress.step
+    1
+    """
     where = Path(folder)
     facts = read_facts(where)
     try:

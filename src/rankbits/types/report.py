@@ -37,6 +37,12 @@ class Report:
 
     ``report["mAP"]`` is a figure's value, ``report.figures["mAP"]`` the whole figure,
     ``report.per_query["mAP"]`` its value for each query (nan where nothing is relevant).
+
+    >>> print(Report({"mAP": Figure("mAP", 0.5, 0.25, 0.75, "...")}, "By hand.", 2, 9))
+    2 queries x 9 database items
+    By hand.
+    <BLANKLINE>
+    mAP  0.5000  (ties could make it 0.2500 to 0.7500)
     """
 
     figures: Mapping[str, Figure]

@@ -1,0 +1,74 @@
+"""The command that teaches a shell the others."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rankbits import _check
+from rankbits._option import option
+
+SHELLS = ("bash", "zsh", "fish")
+INSTALL = {
+    "bash": "# rankbits completion bash > ~/.local/share/bash-completion/completions/rankbits",
+    "zsh": "#compdef rankbits\n# rankbits completion zsh > a folder of $fpath, as _rankbits",
+    "fish": "# rankbits completion fish > ~/.config/fish/completions/rankbits.fish",
+}
+
+
+def flags(command: Any) -> list[str]:
+    """Every flag of a command, as it is typed."""
+    named = [f for f in dataclasses.fields(command) if f.name not in command.places]
+    listed = [f"--{f.name.replace('_', '-')}" for f in named]
+    listed += [f"--no-{f.name.replace('_', '-')}" for f in named if f.default is True]
+    return [*listed, "--help"]
+
+
+def script(shell: str, commands: tuple[Any, ...]) -> str:
+    """What to put where the shell looks for completions; files complete as they always do."""
+    names = " ".join(command.name for command in commands)
+    if shell == "fish":
+        lines = [f"complete -c rankbits -n __fish_use_subcommand -a '{names}' -f"]
+        for command in commands:
+            seen = f"__fish_seen_subcommand_from {command.name}"
+            lines += [f"complete -c rankbits -n '{seen}' -l {f[2:]}" for f in flags(command)]
+        return "\n".join([INSTALL[shell], *lines])
+    cases = "\n".join(f"    {c.name}) flags='{' '.join(flags(c))}' ;;" for c in commands)
+    if shell == "zsh":
+        return f"""{INSTALL[shell]}
+_rankbits() {{
+  local flags
+  if (( CURRENT == 2 )); then compadd -- {names}; return; fi
+  case $words[2] in
+{cases}
+  esac
+  if [[ $words[CURRENT] == -* ]]; then compadd -- ${{=flags}}; else _files; fi
+}}
+_rankbits "$@" """.rstrip()
+    return f"""{INSTALL[shell]}
+_rankbits() {{
+  local word=${{COMP_WORDS[COMP_CWORD]}} flags=
+  if (( COMP_CWORD == 1 )); then COMPREPLY=($(compgen -W '{names}' -- "$word")); return; fi
+  case ${{COMP_WORDS[1]}} in
+{cases}
+  esac
+  if [[ $word == -* ]]; then COMPREPLY=($(compgen -W "$flags" -- "$word"))
+  else COMPREPLY=($(compgen -f -- "$word")); fi
+}}
+complete -o filenames -F _rankbits rankbits"""
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Print what makes a shell complete commands and flags: rankbits completion bash."""
+
+    name: ClassVar[str] = "completion"
+    places: ClassVar[tuple[str, ...]] = ("shell",)
+
+    shell: str | None = option(None, "bash, zsh or fish")
+
+    def work(self) -> None:
+        from rankbits.commands import COMMANDS
+
+        print(script(_check.choice("shell", self.shell, SHELLS), COMMANDS))
