@@ -18,9 +18,9 @@ def test_all_is_exactly_the_surface():
     assert public == set(rb.__all__)
 
 
-def test_every_public_name_is_documented():
+def test_every_public_name_is_documented_and_shown():
     for name in rb.__all__:
-        assert (getattr(rb, name).__doc__ or "").strip(), name
+        assert ">>>" in (getattr(rb, name).__doc__ or ""), name
 
 
 def test_importing_loads_neither_numba_nor_triton_nor_a_server():

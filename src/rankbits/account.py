@@ -26,6 +26,10 @@ class Account:
     ``distinct``: distinct codes as a share of the rows. ``recall[k]``: share of the k nearest by
     cosine among the k nearest by Hamming distance, ties averaged; ``rescored[k]``: the same when
     10 k are fetched and re-scored by the floats; ``signs[k]``: of the embeddings' own signs.
+
+    >>> print(Account(9, 8, 32, 3, 0.2, 0.1, 0, 1.0, {}, {}, {}))  # doctest: +ELLIPSIS
+    32 floats to 8 bits: 128 times smaller
+    quantization error  0.2000...
     """
 
     rows: int

@@ -90,7 +90,16 @@ def evaluate(
 
 
 def evaluate_run(judged: Judged, *, k: Any = (10, 100, 1000), gain: str = "exp2") -> Report:
-    """Judge a retrieval run by relevance judgements (TREC's two files), equal scores as ties."""
+    """Judge a retrieval run by relevance judgements (TREC's two files), equal scores as ties.
+
+    >>> import tempfile, pathlib
+    >>> from rankbits.data.trec import read_judged
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "run").write_text("q1 Q0 a 1 2.0 x\\nq1 Q0 b 2 2.0 x\\n")
+    >>> _ = (folder / "qrels").write_text("q1 0 a 1\\n")
+    >>> evaluate_run(read_judged(folder / "run", folder / "qrels"), k=1)["mAP"]
+    0.75
+    """
     return report_of(
         judged.rankings(COUNTS),
         figures_of(_check.cutoffs(k), gain, None),
