@@ -69,6 +69,7 @@ def test_every_block_runs_and_prints_what_the_page_says(page, tmp_path, monkeypa
 
 
 @pytest.mark.xdist_group("ray")
+@pytest.mark.xdist_group("ray")
 def test_the_page_of_scale_runs_on_a_small_cluster(tmp_path, monkeypatch):
     """What it takes for granted is made first; "auto" joins the Ray that is started here."""
     duckdb = pytest.importorskip("duckdb")
@@ -98,7 +99,7 @@ def test_the_page_of_scale_runs_on_a_small_cluster(tmp_path, monkeypatch):
     }  # fmt: skip
     np.save("y.npy", labels)
     # the page encodes without labels, and judges what it encoded
-    text = (DOCS / "scale.md").read_text("utf-8").replace("q x.npy -o", "q x.npy --labels y.npy -o")
+    text = (DOCS / "scale.md").read_text("utf-8")
     with joined("local"):
         printed = [out for _, out in blocks.run(text, given)]
     assert len(printed) >= 5 and (tmp_path / "codes.index").is_file()

@@ -18,7 +18,9 @@ from rankbits.cli import main
 from rankbits.indexes.addresses import open_index
 from rankbits.quickstart import digits_service
 from rankbits.serve import Encoder, Items, Limits, Service, create_app, read_encoder, read_items
+from rankbits.serve.asks import vector
 from rankbits.serve.batching import Batcher
+from rankbits.serve.limits import Rejected
 from rankbits.serve.logs import Log
 from serving import TOKEN, read_all, running
 
@@ -436,3 +438,10 @@ def test_sigterm_answers_what_is_in_flight(tmp_path):
         assert server.process.wait(30) == 0
         assert json.loads(server.log.read_text().splitlines()[-1])["event"] == "stopped"
     open_index(path).close()
+
+
+@pytest.mark.parametrize("number", [3.4028235677973366e38, 1e308, 10**400])
+def test_numbers_past_32_bits_are_refused(number):
+    """Two of unlike sign too, whose sum is no number at all."""
+    with pytest.raises(Rejected, match="finite in 32 bits"):
+        vector([number, -number])
