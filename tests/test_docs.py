@@ -69,7 +69,6 @@ def test_every_block_runs_and_prints_what_the_page_says(page, tmp_path, monkeypa
 
 
 @pytest.mark.xdist_group("ray")
-@pytest.mark.xdist_group("ray")
 def test_the_page_of_scale_runs_on_a_small_cluster(tmp_path, monkeypatch):
     """What it takes for granted is made first; "auto" joins the Ray that is started here."""
     duckdb = pytest.importorskip("duckdb")
