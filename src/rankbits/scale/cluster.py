@@ -38,10 +38,11 @@ def joined(address: str) -> Iterator[Any]:
         try:
             ray.init(address=address, log_to_driver=False, logging_level="ERROR", **here)
             break
-        except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+        except Exception as error:
             # a busy machine may be too slow for the half minute that Ray gives its own server
-            if last or "Timed out" not in str(error):
+            if last or "timed out" not in str(error).lower():
                 _check.refuse(f"Ray cannot be joined at {address}: {first_line(error)}.")
+            ray.shutdown()
     try:
         yield ray
     finally:
