@@ -14,7 +14,7 @@ from pathlib import Path
 TOKEN = "a-token-of-tests"
 
 SCRIPT = """
-import sys, threading, time
+import sys
 from pathlib import Path
 import numpy as np
 import rankbits as rb
@@ -38,9 +38,10 @@ service = Service(
 gate = sys.argv[4] if len(sys.argv) > 4 else None
 if gate:
     work = service.batcher._work
+    closed = [gate]
     def held(jobs):
-        while not Path(gate).exists():
-            time.sleep(0.01)
+        while closed:
+            open(closed.pop()).close()  # a pipe: blocks until the test opens its other end
         return work(jobs)
     service.batcher._work = held
 serve(service, port=0)

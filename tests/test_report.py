@@ -484,7 +484,7 @@ def test_nothing_is_drawn_outside_and_no_labels_overlap(points):
     below = re.findall(r'<text x="([\d.]+)" y="249" text-anchor="middle">(.*?)</text>', text)
     ends = [(float(x) - 3.4 * len(t), float(x) + 3.4 * len(t)) for x, t in below]
     assert all(a[1] < b[0] for a, b in itertools.pairwise(ends))
-    assert not ends or (ends[0][0] >= -0.5 and ends[-1][1] <= 400.5)
+    assert not ends or (ends[0][0] >= 0 and ends[-1][1] <= 400.5)
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (4, 6, 1), (7, 2, 3), (3, 3, 4)])

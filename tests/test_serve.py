@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 import signal
 import socket
 import threading
@@ -406,6 +407,7 @@ def test_killed_while_adding_nothing_acknowledged_is_lost(tmp_path):
 
 def test_sigterm_answers_what_is_in_flight(tmp_path):
     path, gate = tmp_path / "idx", tmp_path / "gate"
+    os.mkfifo(gate)
     with open_index(path, bits=16) as index:
         index.add(rb.pack(RNG.normal(size=(300, 16))))
     with running(tmp_path, path, gate=gate) as server:
@@ -428,7 +430,7 @@ def test_sigterm_answers_what_is_in_flight(tmp_path):
                 socket.create_connection(("127.0.0.1", server.port), timeout=30).close()
             except ConnectionRefusedError:
                 break
-        gate.touch()
+        gate.open("w").close()
         for line in lines:
             with line:
                 reply = read_all(line)

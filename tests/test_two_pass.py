@@ -136,7 +136,8 @@ import re, sys, torch
 from rankbits.train import Replay, batch_gradient
 rows, chunk = int(sys.argv[1]), int(sys.argv[2]) or None
 torch.set_num_threads(1)
-model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(20)])
+wide = [torch.nn.Linear(512, 512) for _ in range(20)]
+model = torch.nn.Sequential(*wide, torch.nn.Linear(512, 16))
 x = torch.randn(1, 512).expand(rows, 512)
 step = lambda n, c: batch_gradient(
     lambda a, b: model(x[a:b]), n, lambda z: z.square().mean(), Replay(model, 0), chunk=c)
@@ -156,9 +157,9 @@ print((peak() - before) / 1024)
         )  # fmt: skip
         return float(done.stdout)
 
-    whole, parts = grown(8192, 0), grown(8192, 256)
-    assert whole > 250  # 20 layers x 8,192 x 512 floats
-    assert parts < whole / 2  # a chunk is a thirty-second of the batch; the rest is its gradients
+    whole, parts = grown(16384, 0), grown(16384, 256)
+    assert whole > 500  # 20 layers x 16,384 x 512 floats
+    assert parts < whole / 4
 
 
 def test_memory_joins_the_database(labels):

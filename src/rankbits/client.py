@@ -110,7 +110,8 @@ class Client:
         return self._json("/add", body)
 
     def remove(self, ids: Sequence[int | str]) -> dict[str, int]:
-        """Forget ids; durable when it returns."""
+        """Forget ids; durable when it returns. Where an answer was lost and the call made again,
+        ``removed`` counts what the second one found."""
         return self._json("/remove", {"ids": list(ids)})
 
     def items(self, offset: int = 0, limit: int = 50, label: str | None = None) -> dict[str, Any]:

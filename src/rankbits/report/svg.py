@@ -92,7 +92,7 @@ def plot(
     x1, y1 = (x1 if x1 > x0 else x0 + 1), (y1 if y1 > y0 else y0 + 1)
     across, up = marks or _marked(ticks(x0, x1)), _marked(ticks(y0, y1))
     width, height = size
-    left = 10 + 7 * max(len(text) for _, text in up)
+    left = max(10 + 7 * max(len(text) for _, text in up), 7 * len(across[0][1]) / 2 + 4)
     right, top, bottom = width - 7 * len(across[-1][1]) / 2 - 4, 26, height - 38
 
     def at(px: float, py: float) -> tuple[float, float]:

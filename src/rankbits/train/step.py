@@ -98,7 +98,8 @@ def batch_gradient(
         (replay.draw if len(starts) == 1 else replay.first)(first + start)
         with nullcontext() if len(starts) == 1 else torch.no_grad():
             kept.append(embed(start, min(start + chunk, rows)))
-    graph = torch.cat(kept) if kept else embed(0, 0)
+    graph = torch.cat(kept) if len(kept) > 1 else kept[0] if kept else embed(0, 0)
+    kept.clear()
     half = graph.dtype in (torch.float16, torch.bfloat16)  # ranks are made in full precision
     z = (graph.detach().float() if half else graph.detach()).requires_grad_()
     value = loss(z)
@@ -109,9 +110,9 @@ def batch_gradient(
     slope = torch.zeros_like(z) if found[0] is None else found[0]
     if len(starts) == 1:
         graph.backward(slope.to(graph.dtype))
-    elif kept:
+    elif len(starts) > 1:
         left = replay.kept()
-        del graph, kept
+        del graph
         for start in starts:
             replay.second(first + start)
             part = slice(start, min(start + chunk, rows))

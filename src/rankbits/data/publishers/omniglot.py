@@ -62,24 +62,33 @@ def _drawings(folder: Path) -> Iterator[tuple[str, bytes]]:
     """``Alphabet/characterNN/file.png`` and its bytes, sorted by name, from a zip or a folder."""
     archive = folder.with_name(f"{folder.name}.zip")
     if archive.is_file():
-        try:
-            with zipfile.ZipFile(archive) as packed:
-                start = f"{folder.name}/"
-                for entry in sorted(packed.infolist(), key=lambda e: e.filename):
-                    name = entry.filename.removeprefix(start)
-                    if not name.endswith(".png") or name.count("/") != 2:
-                        continue
-                    if entry.file_size > MOST_BYTES:
-                        _check.refuse(f"{archive} holds {name} of {entry.file_size:,} bytes.")
-                    yield name, packed.read(entry)
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
-            _check.refuse(f"{archive} is truncated, damaged or not a zip file.")
+        yield from _unpacked(archive, f"{folder.name}/")
     elif folder.is_dir():
         found = {p.relative_to(folder).as_posix(): p for p in folder.glob("*/*/*.png")}
         for name in sorted(found):
             yield name, found[name].read_bytes()
     else:
         missing(archive, "the archive of Omniglot")
+
+
+def _unpacked(archive: Path, start: str) -> list[tuple[str, bytes]]:
+    """The drawings of a zip; a RuntimeError of zipfile is an entry that is encrypted or packed by a
+    method it does not know."""
+    found = []
+    try:
+        with zipfile.ZipFile(archive) as packed:
+            for entry in sorted(packed.infolist(), key=lambda e: e.filename):
+                name = entry.filename.removeprefix(start)
+                if not name.endswith(".png") or name.count("/") != 2:
+                    continue
+                if entry.file_size > MOST_BYTES:
+                    _check.refuse(f"{archive} holds {name} of {entry.file_size:,} bytes.")
+                found.append((name, packed.read(entry)))
+    except (zipfile.BadZipFile, zlib.error, EOFError):
+        _check.refuse(f"{archive} is truncated, damaged or not a zip file.")
+    except RuntimeError as error:
+        _check.refuse(f"{archive} cannot be unpacked: {error}.")
+    return found
 
 
 def _pixels(name: str, raw: bytes) -> np.ndarray:
