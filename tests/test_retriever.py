@@ -130,7 +130,7 @@ def test_a_protocol_is_trained_and_judged(tmp_path, monkeypatch, capsys, made):
     """End to end on a protocol of our own making."""
     from rankbits.data import protocols
     from rankbits.data.examples import Examples
-    from rankbits.train import start
+    from rankbits.train import source
 
     x, y = made
 
@@ -140,8 +140,8 @@ def test_a_protocol_is_trained_and_judged(tmp_path, monkeypatch, capsys, made):
             "mine", Examples(x, y), rows[:500], rows[500:600], rows[600:], k=(10,)
         )
 
-    monkeypatch.setattr(start, "PROTOCOLS", ("mine",))
-    monkeypatch.setattr(start, "protocol", lambda name, root, seed: own(root, seed))
+    monkeypatch.setattr(source, "PROTOCOLS", ("mine",))
+    monkeypatch.setattr(source, "protocol", lambda name, root, seed: own(root, seed))
     out = tmp_path / "run"
     flags = ["--bits", "16", "--epochs", "3", "--lr", "0.01", "--batch-size", "64", "--judge"]
     assert main(["train", "--data", "mine", "-o", str(out), "--quantizer", "h2q", *flags]) == 0

@@ -80,7 +80,8 @@ class Embed:
 
     def work(self) -> None:
         from rankbits.train import load_run
-        from rankbits.train.start import device_of, read_inputs
+        from rankbits.train.processes import device_of
+        from rankbits.train.source import read_inputs
 
         if not self.run or not self.inputs or not self.out:
             refuse("Give the run, the inputs and where to write: rankbits embed RUN INPUTS -o X.")

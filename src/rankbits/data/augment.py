@@ -13,11 +13,14 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-KINDS = ("none", "flip", "shift", "crop", "full")
-MOVED = ("shift", "crop", "full")
+KINDS = ("none", "flip", "shift", "crop", "full", "strong")
+MOVED = ("shift", "crop", "full", "strong")
 MARGIN = 8 / 7  # images are stored larger than they are seen, 256 for 224, where crops are drawn
 SMALL = 64  # up to this side an image is shifted by an eighth instead, its border repeated
 SHADE = 0.2
+TURN = 0.26  # of a strong view, radians: 15 degrees
+COLOUR = 0.5
+COVER = (0.15, 0.45)  # sides of what is covered, in shares of the image
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,8 @@ class View:
 
     ``augment``: ``"none"``; ``"flip"``, mirrored half of the time; ``"shift"``, another place but
     never mirrored (letters); ``"crop"``, another place and mirrored, as FastAP trains; ``"full"``,
-    that, and another size and brightness.
+    that, and another size and brightness; ``"strong"``, that, turned, paler or more colourful, and
+    a part of it covered.
 
     >>> view = View(side=2, channels=3, augment="flip")
     >>> view.plain(torch.full((1, 4, 4, 1), 255, dtype=torch.uint8)).shape
@@ -56,8 +60,9 @@ class View:
         return F.interpolate(found, size, mode="bilinear", antialias=True)
 
     def draw(self, rows: int, seed: int) -> torch.Tensor:
-        """(rows, 6) numbers in [0, 1): the accidents of a whole batch."""
-        return torch.rand(rows, 6, generator=torch.Generator().manual_seed(seed))
+        """(rows, 6 or 12) numbers in [0, 1): the accidents of a whole batch."""
+        kinds = 12 if self.augment == "strong" else 6
+        return torch.rand(rows, kinds, generator=torch.Generator().manual_seed(seed))
 
     def train(self, images: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
         """Images as a step of training sees them; ``drawn`` are their rows of ``draw``."""
@@ -75,14 +80,18 @@ class View:
         place = images.new_zeros(len(images), 2, 3, dtype=torch.float32)
         place[:, 0, 0], place[:, 1, 1] = share * mirrored, share
         place[:, :, 2] = centre
+        if self.augment == "strong":
+            place[:, :, :2] = _turns(drawn[:, 6]) @ place[:, :, :2]
         found = self._floats(images)
         shape = [len(found), found.shape[1], self.side, self.side]
         grid = F.affine_grid(place, shape, align_corners=False)
         seen = F.grid_sample(found, grid, padding_mode="border", align_corners=False)
-        if self.augment == "full":
+        if self.augment in ("full", "strong"):
             shade = 1 + SHADE * (2 * drawn[:, 4:6] - 1)
             level = seen.mean(dim=(1, 2, 3), keepdim=True)
             seen = (seen - level) * shade[:, :1, None, None] + level * shade[:, 1:, None, None]
+        if self.augment == "strong":
+            seen = _covered(_coloured(seen, drawn[:, 7]), drawn[:, 8:12])
         return seen.clamp(0, 1)
 
     def _window(
@@ -91,7 +100,7 @@ class View:
         """Share of the image's side that is seen, and how far its centre may lie off."""
         stored = self.side > SMALL and images.shape[1] >= self.stored
         share = torch.full((len(images),), 1 / MARGIN if stored else 1.0, device=images.device)
-        if self.augment == "full":
+        if self.augment in ("full", "strong"):
             share = share * (0.7 + 0.3 * drawn[:, 1])
         reach = (1 - share).clamp(min=0.0 if stored else 0.25)
         return share, reach
@@ -104,3 +113,30 @@ class View:
             weights = torch.tensor([0.299, 0.587, 0.114], device=found.device)
             found = (found * weights[:, None, None]).sum(1, keepdim=True)
         return found.contiguous()
+
+
+def _turns(drawn: torch.Tensor) -> torch.Tensor:
+    """Rotations by up to ``TURN`` either way, (n, 2, 2)."""
+    angle = TURN * (2 * drawn - 1)
+    rows = (angle.cos(), -angle.sin(), angle.sin(), angle.cos())
+    return torch.stack(rows, dim=1).reshape(-1, 2, 2)
+
+
+def _coloured(images: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
+    """Colours nearer to grey or farther from it, by up to ``COLOUR``."""
+    by = (1 + COLOUR * (2 * drawn - 1))[:, None, None, None]
+    grey = images.mean(dim=1, keepdim=True)
+    return grey + (images - grey) * by
+
+
+def _covered(images: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
+    """A rectangle of each image replaced by the image's mean; ``drawn``: its centre and sides."""
+    least, most = COVER
+    half = (least + (most - least) * drawn[:, 2:4]) / 2
+    height, width = images.shape[2:]
+    inside = []
+    for axis, size in ((0, height), (1, width)):
+        at = (torch.arange(size, device=images.device) + 0.5) / size
+        inside.append((at[None] - drawn[:, axis, None]).abs() < half[:, axis, None])
+    hidden = (inside[0][:, :, None] & inside[1][:, None, :])[:, None]
+    return torch.where(hidden, images.mean(dim=(1, 2, 3), keepdim=True), images)

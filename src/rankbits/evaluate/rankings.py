@@ -100,8 +100,11 @@ def by_embeddings(
     codes: tuple[Codes, Codes] | None = None,
     distance: str = "cosine",
     exclude_self: bool = False,
+    nearest: int | None = None,
 ) -> Iterator[Ranking]:
     """By the squared distance of embeddings; with ``codes``, by Hamming distance first.
+
+    ``nearest``: only so many items of each query are ranked, for figures that ask for no more.
 
     Squared distances end at 4 (those of unit rows do; others are scaled to), so 8 x Hamming +
     squared distance is the lexicographic order. In whole steps of 2^-40, with the grade in the low
@@ -136,8 +139,18 @@ def by_embeddings(
         keys = (steps << 8) | grades_of(part)
         if exclude_self:
             keys[np.arange(part.stop - s), np.arange(s, part.stop)] = np.iinfo(np.int64).max
-        keys.sort(axis=1)
-        yield rank_runs(keys[:, : keys.shape[1] - exclude_self])
+        yield rank_runs(_sorted(keys, keys.shape[1] - exclude_self, nearest))
+
+
+def _sorted(keys: np.ndarray, items: int, nearest: int | None) -> np.ndarray:
+    """The first ``items`` keys of each row in order, or the ``nearest`` of them where the next key
+    is farther: a tie is never cut."""
+    if nearest is not None and nearest < items:
+        keys.partition((nearest - 1, nearest), axis=1)
+        if (keys[:, nearest - 1] >> 8 < keys[:, nearest] >> 8).all():
+            items, keys = nearest, keys[:, :nearest]
+    keys.sort(axis=1)
+    return keys[:, :items]
 
 
 def _scaled(

@@ -17,7 +17,7 @@ from rankbits.kernels import hamming_topk
 from rankbits.report.groups import Group
 from rankbits.report.png import uri
 from rankbits.train.config import TrainConfig
-from rankbits.train.start import read_source
+from rankbits.train.source import read_source
 from rankbits.types import Evidence
 
 SIDE, NEAREST, METHODS = 40, 10, 6
@@ -110,7 +110,8 @@ def pictures_of(groups: Sequence[Group]) -> tuple[tuple[Pictures, Pictures] | No
         if entry.settings is None or evidence is None or evidence.rows is None:
             continue
         try:
-            how = read_source(TrainConfig().with_changes(**entry.settings)).protocol
+            images = {**entry.settings, "features": None, "teachers": None}
+            how = read_source(TrainConfig().with_changes(**images)).protocol
         except (_check.Refusal, OSError, TypeError) as sentence:
             return None, f"the data of {group.name} is not at hand ({sentence})"
         if how is None or how.examples.kind == "features":

@@ -32,6 +32,9 @@ class TrainConfig:
     out: str | None = option(None, "the run's folder: weights, log, checkpoint", "o")
     root: str | None = option(None, "where the protocols' files lie (default: RANKBITS_DATA)")
     validation: float = option(0.1, "share of own data held out to judge by; 0: none")
+    teachers: str | None = option(None, "runs, a comma between, that label images without labels")
+    unlabelled: str | None = option(None, "those images (default: a protocol's database)")
+    taught: float = option(0.8, "share of those images, the surest, that is learned from")
     seed: int = option(0, "seed of everything that is drawn")
 
     # the network
@@ -40,6 +43,7 @@ class TrainConfig:
     bits: int | None = option(None, "outputs of a hash layer, one a bit (default 64)")
     dim: int | None = option(None, "outputs of an embedding layer, instead of bits")
     freeze: bool = option(False, "train the head only")
+    features: str | None = option(None, "a frozen network or run whose outputs, kept, are inputs")
     batch_norm: str = option("batch", "'batch': statistics of each chunk; 'frozen': as loaded")
 
     # the objective
@@ -59,7 +63,7 @@ class TrainConfig:
     batches_per_pair: int = option(5, "batches for each pair of categories ('hard' sampler)")
 
     # steps
-    optimizer: str = option("adam", "'adam' or 'sgd'")
+    optimizer: str = option("adam", "'adam', 'adamw' (decay apart from the gradient) or 'sgd'")
     lr: float = option(1e-3, "learning rate of the body")
     head_multiple: float = option(1.0, "learning rate of the last layer, in multiples of lr")
     loss_multiple: float = option(1.0, "learning rate of the loss's own parameters, likewise")
@@ -78,7 +82,7 @@ class TrainConfig:
 
     # images
     side: int | None = option(None, "side of the images the network sees")
-    augment: str = option("none", "'none', 'flip', 'shift', 'crop' (shift and flip), 'full'")
+    augment: str = option("none", "'none', 'flip', 'shift', 'crop', 'full' or 'strong'")
     workers: int | None = option(None, "processes that decode images (default: by cores)")
     cache: bool = option(True, "keep decoded images beside the data root, for the next epoch")
 
@@ -123,7 +127,7 @@ class TrainConfig:
         for name, allowed in (
             ("batch_norm", ("batch", "frozen")),
             ("continuation", ("fixed", "grow", "hashnet")),
-            ("optimizer", ("adam", "sgd")),
+            ("optimizer", ("adam", "adamw", "sgd")),
             ("schedule", ("constant", "cosine", "step")),
             ("amp", ("auto", "off", "bf16", "fp16")),
             ("augment", KINDS),

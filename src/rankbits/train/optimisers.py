@@ -36,7 +36,8 @@ def optimiser(
         return torch.optim.SGD(
             made, config.lr, momentum=config.momentum, weight_decay=config.weight_decay
         )
-    return torch.optim.Adam(made, config.lr, weight_decay=config.weight_decay)
+    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    return kind(made, config.lr, weight_decay=config.weight_decay)
 
 
 def rate(config: TrainConfig, step: int, epoch: int, steps: int) -> float:

@@ -13,6 +13,8 @@ from types import FrameType
 import torch
 import torch.distributed as dist
 
+from rankbits import _check
+
 
 @dataclass(frozen=True)
 class Processes:
@@ -62,6 +64,23 @@ class Processes:
     def wait(self) -> None:
         if self.world > 1:
             dist.barrier()
+
+
+def device_of(name: str) -> torch.device:
+    """The device a name means; under torchrun each process has its own GPU."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        _check.refuse(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:N'; got {name!r}.")
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            _check.refuse(f"device '{name}' was asked for, but torch finds no CUDA device.")
+        local = int(os.environ.get("LOCAL_RANK", "0"))
+        device = device if device.index is not None else torch.device("cuda", local)
+        torch.cuda.set_device(device)
+    return device
 
 
 class Stop:

@@ -5,98 +5,24 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from rankbits import _check
-from rankbits.data.arrays import read_array
 from rankbits.data.examples import Examples
-from rankbits.data.folders import read_examples
-from rankbits.data.images import SUFFIXES
-from rankbits.data.protocols import PROTOCOLS, Protocol, protocol, split_own
 from rankbits.data.root import data_root
 from rankbits.data.samplers import sampler
 from rankbits.losses.named import named
 from rankbits.train.config import TrainConfig
 from rankbits.train.loop import Trainer
 from rankbits.train.memory import BatchLoss
-from rankbits.train.processes import Processes
-from rankbits.train.run import RUN, Run, as_examples, build_model, inputs_of, read_facts
+from rankbits.train.processes import Processes, device_of
+from rankbits.train.run import RUN, Run, build_model, inputs_of, read_facts
+from rankbits.train.source import Source, own_source, read_source
 
 WORKERS = 8
-
-
-@dataclass(frozen=True, eq=False)
-class Source:
-    """What is learned from and judged by: examples with the rows of each part."""
-
-    train: Examples
-    held: Examples | None
-    protocol: Protocol | None = None
-
-
-def read_source(config: TrainConfig) -> Source:
-    """The examples that ``config.data`` names: a protocol, or a folder, table or file."""
-    if not config.data:
-        _check.refuse("data must be given: a folder of images, a table, an .npz or a protocol.")
-    if not Path(config.data).exists():
-        if config.data not in PROTOCOLS:
-            near = _check.nearest(config.data, PROTOCOLS)
-            _check.refuse(f"{config.data} is neither a file or folder nor a protocol{near}.")
-        found = protocol(config.data, config.root, config.seed)
-        held = found.validation
-        train = found.train
-        if held is None and config.validation:
-            part = found.examples.subset(train)
-            rows, others = split_own(part, config.validation, config.seed)
-            train, held = train[rows], train[others]
-        return Source(
-            found.examples.subset(train),
-            None if held is None else found.examples.subset(held),
-            found,
-        )
-    return own_source(read_examples(config.data), config)
-
-
-def read_inputs(path: str, part: str | None, config: TrainConfig) -> tuple[Examples, bool]:
-    """Inputs to embed, and whether their labels are known.
-
-    ``path``: an image, a folder of images (by class or flat), a table, features (.npy, .npz), or a
-    protocol's name with the ``part`` of it.
-    """
-    where = Path(path)
-    if not where.exists():
-        if path not in PROTOCOLS:
-            near = _check.nearest(path, PROTOCOLS)
-            _check.refuse(f"{path} is neither a file or folder nor a protocol{near}.")
-        parts = ("train", "queries", "database", "validation")
-        named = _check.choice("part of a protocol", part, parts)
-        found = protocol(path, config.root, config.seed)
-        if getattr(found, named) is None:
-            _check.refuse(f"{path} has no {named} rows.")
-        return found.examples.subset(getattr(found, named)), True
-    if part is not None:
-        _check.refuse(f"part belongs to a protocol; {path} is a file or folder.")
-    if where.suffix == ".npy":
-        return as_examples(read_array(where)), False
-    if where.suffix.lower() in SUFFIXES:
-        return as_examples([where]), False
-    if where.is_dir():
-        flat = sorted(p for p in where.iterdir() if p.suffix.lower() in SUFFIXES)
-        if flat:
-            return as_examples(flat), False
-    return read_examples(where), True
-
-
-def own_source(examples: Examples, config: TrainConfig) -> Source:
-    """Own examples, a share of them held out."""
-    if not config.validation:
-        return Source(examples, None)
-    rows, held = split_own(examples, config.validation, config.seed)
-    return Source(examples.subset(rows), examples.subset(held))
 
 
 def train(
@@ -206,23 +132,6 @@ def _folder(config: TrainConfig, processes: Processes) -> Path | None:
     processes.wait()
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def device_of(name: str) -> torch.device:
-    """The device a name means; under torchrun each process has its own GPU."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        _check.refuse(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:N'; got {name!r}.")
-    if device.type == "cuda":
-        if not torch.cuda.is_available():
-            _check.refuse(f"device '{name}' was asked for, but torch finds no CUDA device.")
-        local = int(os.environ.get("LOCAL_RANK", "0"))
-        device = device if device.index is not None else torch.device("cuda", local)
-        torch.cuda.set_device(device)
-    return device
 
 
 def workers_of(config: TrainConfig) -> int:
