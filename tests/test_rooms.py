@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "rankbits"
 ROOMS = (
     "_version", "_check", "_option", "_files", "types", "kernels", "metrics", "losses", "models",
     "quantizers", "indexes", "data", "evaluate", "train", "account", "scale", "retriever", "report",
-    "client", "serve", "quickstart", "commands", "__init__", "cli", "__main__",
+    "reproduce", "client", "serve", "quickstart", "commands", "__init__", "cli", "__main__",
 )  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,13 @@ from rankbits import _check
 from rankbits._files import write_whole
 from rankbits.data.examples import Examples
 from rankbits.data.images import ImageFiles
+from rankbits.data.protocols import Protocol
 from rankbits.evaluate import evaluate
 from rankbits.indexes import HammingIndex
 from rankbits.quantizers import Quantizer, Sign, chosen, load
 from rankbits.train import Run, TrainConfig, embed, load_run, train
 from rankbits.train.run import as_examples
-from rankbits.train.start import read_source
+from rankbits.train.source import read_source
 from rankbits.types import Codes, Evidence, Report, Results
 
 QUANTIZER, INDEX, RUN, ABOUT = "quantizer.safetensors", "index.rankbits", "run", "retriever.json"
@@ -195,6 +197,27 @@ def _copy(run: Run, folder: Path) -> None:
     copy.keep()
 
 
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """The queries and the database of a protocol, each a pair: embeddings, labels, and the
+    protocol's rows (those that could be read). Where ``exclude_self`` they are the same."""
+
+    embeddings: tuple[np.ndarray, np.ndarray]
+    labels: tuple[np.ndarray, np.ndarray]
+    rows: tuple[np.ndarray, np.ndarray]
+
+
+def sides(run: Run, how: Protocol, **options: Any) -> Sides:
+    """Embed the queries and the database of a protocol; ``options`` are those of ``Run.embed``."""
+    found = []
+    for rows in (how.queries, how.database)[: 2 - how.exclude_self]:
+        part = how.examples.subset(rows)
+        seen = run.embed(part, **options)
+        found.append((seen.embeddings, part.labels[seen.rows], rows[seen.rows]))
+    ours, theirs = found[0], found[-1]
+    return Sides((ours[0], theirs[0]), (ours[1], theirs[1]), (ours[2], theirs[2]))
+
+
 def finish(run: Run, quantizer: str, *, judge: bool, **options: Any) -> Report | None:
     """After training from a folder: fit a quantizer on the training rows and keep it in the run;
     ``judge``: embed the protocol's queries and database and write ``report.json``, and into
@@ -202,10 +225,9 @@ def finish(run: Run, quantizer: str, *, judge: bool, **options: Any) -> Report |
     source = read_source(run.config)
     made = None
     if quantizer != "none":
-        found = run.embed(source.train, progress=True, **options)
-        labels = source.train.labels[found.rows]
+        known = run.embed(source.train, progress=True, **options)
         made = chosen(quantizer, run.config.width, run.config.width, True, run.config.seed)
-        made.fit(found.embeddings, labels)
+        made.fit(known.embeddings, source.train.labels[known.rows])
         if run.folder is not None:
             made.save(run.folder / QUANTIZER)
     if not judge:
@@ -213,15 +235,8 @@ def finish(run: Run, quantizer: str, *, judge: bool, **options: Any) -> Report |
     how = source.protocol
     if how is None:
         _check.refuse("judge needs a protocol with queries and a database; own data has none.")
-    sides = []
-    for rows in (how.queries, how.database):
-        part = how.examples.subset(rows)
-        found = run.embed(part, progress=True, **options)
-        sides.append((found.embeddings, part.labels[found.rows], rows[found.rows]))
-        if how.exclude_self:
-            sides.append(sides[0])
-            break
-    (ours, labels, asked), (theirs, others, held) = sides
+    found = sides(run, how, progress=True, **options)
+    (ours, theirs), (labels, others) = found.embeddings, found.labels
     settings: dict[str, Any] = {
         "k": how.k, "relevance": how.relevance, "exclude_self": how.exclude_self
     }  # fmt: skip
@@ -237,7 +252,7 @@ def finish(run: Run, quantizer: str, *, judge: bool, **options: Any) -> Report |
         text = report.to_json().encode()
         write_whole(run.folder / JUDGED, lambda file: file.write(text))
         kept = {n: v for n, v in report.per_query.items() if n in ("mAP", how.metric)}
-        Evidence(
-            kept, codes, (labels, others), (asked, held), how.relevance, how.exclude_self
-        ).save(run.folder / EVIDENCE)
+        Evidence(kept, codes, found.labels, found.rows, how.relevance, how.exclude_self).save(
+            run.folder / EVIDENCE
+        )
     return report

@@ -9,12 +9,13 @@ from rankbits.commands.data import Data
 from rankbits.commands.judge import Evaluate, Quickstart
 from rankbits.commands.learn import Embed, Train
 from rankbits.commands.report import Report
+from rankbits.commands.reproduce import Reproduce
 from rankbits.commands.serve import Serve
 from rankbits.commands.store import Index, Search
 
 COMMANDS: tuple[Any, ...] = (
     Quickstart, Data, Train, Embed, Fit, Encode, Index, Search, Evaluate, Report, Serve,
-    Completion,
+    Reproduce, Completion,
 )  # fmt: skip
 
 __all__ = ["COMMANDS"]

@@ -1,0 +1,112 @@
+"""The command that runs the papers' experiments again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rankbits import _check
+from rankbits._check import refuse
+from rankbits._option import option
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Run rows of the papers' tables again, by name: rankbits reproduce talr/table1-s1/dpsh."""
+
+    name: ClassVar[str] = "reproduce"
+    places: ClassVar[tuple[str, ...]] = ("names",)
+
+    names: tuple[str, ...] = option((), "rows or folders of rows, as talr/table1-s1/dpsh or talr")
+    bits: int | None = option(None, "this code length only")
+    seed: int | None = option(None, "this seed only")
+    quantizer: str | None = option(None, "this quantizer only: none, itq, h2q, supervised, ...")
+    jobs: int = option(1, "cells at a time, each a process with one thread", "j")
+    short: bool = option(False, "a shortened run of few steps and rows, kept apart: a test")
+    again: bool = option(False, "run cells whose rows exist already, too")
+    list: bool = option(False, "print the names of the rows and run nothing")
+    recipes: str = option("reproduce", "the folder of recipes")
+    results: str | None = option(None, "the folder of rows (default: results in that of recipes)")
+    root: str | None = option(None, "where the protocols' files lie (default: RANKBITS_DATA)")
+    device: str = option("auto", "'cpu', 'cuda', 'cuda:1'; auto: a GPU if there is one")
+
+    def work(self) -> None:
+        from rankbits.reproduce import jobs, recipe, rows
+
+        chosen = recipe.recipes(self.recipes, self.names)
+        if self.list:
+            for one in chosen:
+                print(f"{one.name}  {one.paper}, {one.place}: {one.method}")
+            return
+        if not self.names:
+            refuse("Say which row, or folder of rows; rankbits reproduce --list names them.")
+        _check.whole("jobs", self.jobs, 1)
+        named = () if self.quantizer is None else (self.quantizer,)
+        settings = rows.Settings(self.root, self.device, self.short, named, self.recipes)
+        known = sorted({q for one in chosen for q in one.quantizers})
+        if self.quantizer is not None:
+            _check.choice("quantizer", self.quantizer, known)
+        results = Path(self.results or Path(self.recipes) / "results")
+        every = [
+            jobs.Job(one, cell)
+            for one in chosen
+            if settings.chosen(one) and (self.bits is None or self.bits in one.bits)
+            for cell in one.cells(self.bits, self.seed)
+        ]
+        if not every:
+            refuse(f"None of these rows has {self.bits} bits.")
+        todo = every if self.again else jobs.missing(every, settings, results)
+        if len(todo) < len(every):
+            print(f"{len(every) - len(todo):,} of {len(every):,} cells are there already.")
+        failed = []
+        for number, done in enumerate(jobs.run(todo, settings, results, self.jobs), 1):
+            said = done.failed or ", ".join(map(_value, done.rows))
+            print(f"[{number}/{len(todo)}] {done.job}: {said} ({done.seconds:.0f} s)", flush=True)
+            failed += [done] if done.failed else []
+        papers = {one.paper for one in chosen}
+        found = [r for p in papers for r in rows.read(rows.file_of(results, p, self.short))]
+        keys = {each for job in every for each in job.keys(settings)}
+        print(table(row for row in found if rows.key(row) in keys))
+        if failed:
+            first = f"{failed[0].job}: {failed[0].failed}"
+            refuse(f"{len(failed):,} of {len(todo):,} cells failed; the first is {first}")
+
+
+def _value(row: dict[str, Any]) -> str:
+    shown = "" if row["quantizer"] == "none" else f"{row['quantizer']} "
+    return f"{shown}{_number(row['value'])}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def table(rows: Iterable[dict[str, Any]]) -> str:
+    """A line for each row of a paper and code length: mean and deviation over seeds, its figure."""
+    from rankbits.reproduce.rows import spread
+
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        varied = ", ".join(f"{n} {v}" for n, v in row["vary"].items())
+        place: tuple[str, ...] = (
+            row["name"],
+            str(row["bits"] or ""),
+            row["quantizer"],
+            varied,
+            row["metric"],
+        )
+        groups.setdefault(place, []).append(row)
+    lines: list[tuple[str, ...]] = [
+        ("row", "bits", "quantizer", "varied", "metric", "here", "seeds", "paper", "ties")
+    ]
+    for place, group in groups.items():
+        mean, deviation = spread([row["value"] for row in group])
+        here = _number(mean) + (f" +- {deviation:.4f}" if deviation is not None else "")
+        ties = [spread([row[end] for row in group])[0] for end in ("worst", "best")]
+        span = "" if None in ties else f"{_number(ties[0])} to {_number(ties[1])}"
+        lines.append((*place, here, str(len(group)), _number(group[0]["paper_value"]), span))
+    used = [i for i in range(len(lines[0])) if any(line[i] for line in lines[1:])]
+    widths = {i: max(len(line[i]) for line in lines) for i in used}
+    return "\n".join("  ".join(line[i].ljust(widths[i]) for i in used).rstrip() for line in lines)

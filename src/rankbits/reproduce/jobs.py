@@ -1,0 +1,123 @@
+"""Cells in turn, or in processes side by side; each writes its rows as soon as it has them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+
+from rankbits._check import Refusal
+from rankbits.reproduce.cell import run_cell
+from rankbits.reproduce.recipe import Cell, Recipe
+from rankbits.reproduce.rows import Row, Settings, file_of, key, read, write
+
+# one thread each, for the cells fill the cores; and no bars, for they would write over each other
+ALONE = {
+    "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "TQDM_DISABLE": "1",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Job:
+    """One cell of one recipe."""
+
+    recipe: Recipe
+    cell: Cell
+
+    def keys(self, settings: Settings) -> set[str]:
+        """The keys of the rows it makes."""
+        facts = {"name": self.recipe.name, "bits": self.cell.bits}
+        facts |= {"vary": self.cell.vary, "seed": self.cell.seed}  # type: ignore[dict-item]
+        return {key(facts | {"quantizer": q}) for q in settings.chosen(self.recipe)}
+
+    def __str__(self) -> str:
+        return f"{self.recipe.name}, {self.cell}"
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of a job: rows, or the sentence why there are none."""
+
+    job: Job
+    rows: list[Row] = field(default_factory=list)
+    failed: str = ""
+    seconds: float = 0.0
+
+
+def missing(jobs: Iterable[Job], settings: Settings, results: Path) -> list[Job]:
+    """The jobs that lack a row: what a killed command has still to do."""
+    papers: dict[str, set[str]] = {}
+    found = []
+    for job in jobs:
+        paper = job.recipe.paper
+        if paper not in papers:
+            path = file_of(results, paper, settings.short)
+            papers[paper] = {key(row) for row in read(path)}
+        if job.keys(settings) - papers[paper]:
+            found.append(job)
+    return found
+
+
+def do(job: Job, settings: Settings, results: Path) -> Done:
+    """Run a job and write its rows; a refusal is told, and does not stop the others."""
+    begun = time.monotonic()
+    try:
+        rows = run_cell(job.recipe, job.cell, settings)
+    except Refusal as sentence:
+        return Done(job, failed=str(sentence))
+    write(file_of(results, job.recipe.paper, settings.short), rows)
+    return Done(job, rows, seconds=time.monotonic() - begun)
+
+
+def run(jobs: list[Job], settings: Settings, results: Path, processes: int = 1) -> Iterator[Done]:
+    """Do the jobs, ``processes`` at a time, each yielded when it is done."""
+    if processes == 1 or len(jobs) < 2:
+        for job in jobs:
+            yield do(job, settings, results)
+        return
+    with _alone():
+        pool = ProcessPoolExecutor(
+            min(processes, len(jobs)), get_context("spawn"), initializer=_begin
+        )
+        try:
+            waiting: set[Future[Done]] = {pool.submit(do, job, settings, results) for job in jobs}
+            while waiting:
+                ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                for one in ended:
+                    yield one.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """The environment that the processes inherit; they read it before their first line of ours."""
+    before = {name: os.environ.get(name) for name in ALONE}
+    os.environ.update(ALONE)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def _begin() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A killed command leaves nobody behind who goes on writing rows."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
