@@ -19,6 +19,7 @@ from rankbits.data.examples import Examples
 from rankbits.data.leaks import check
 from rankbits.data.publishers import (
     cifar,
+    clinc150,
     coco,
     fashion_mnist,
     imagenet100,
@@ -31,7 +32,13 @@ from rankbits.data.publishers import (
 )
 from rankbits.data.publishers.published import Published
 from rankbits.data.root import data_root
-from rankbits.data.splits import drawn, drawn_per_class, drawn_per_label, split_own
+from rankbits.data.splits import (
+    drawn,
+    drawn_classes,
+    drawn_per_class,
+    drawn_per_label,
+    split_own,
+)
 
 __all__ = ["PROTOCOLS", "Protocol", "check", "protocol", "split_own"]
 
@@ -213,16 +220,33 @@ def _imagenet100(name: str, root: Path, seed: int) -> Protocol:
     )
 
 
-def _labelme(name: str, root: Path, seed: int) -> Protocol:
-    examples = labelme.read(root).examples
-    queries, train, more, _ = drawn(np.arange(len(examples)), (2000, 5000, 15000), seed)
-    note = (
-        "No labels: affinities 1, 2, 5, 10 are the 5%, 1%, 0.2%, 0.1% nearest by the distance of "
-        "the inputs."
-    )
-    return Protocol(
-        name, examples, train, queries, np.union1d(train, more), metric="NDCG", note=note
-    )
+def _without_labels(read: Reader, part: str) -> Maker:
+    """TALR's LabelMe experiment: neighbours are what lies near, and every row is its own class."""
+
+    def make(name: str, root: Path, seed: int) -> Protocol:
+        found = read(root)
+        queries, train, more, _ = drawn(found.parts[part], (2000, 5000, 15000), seed)
+        note = (
+            "No labels: affinities 1, 2, 5, 10 are the 5%, 1%, 0.2%, 0.1% nearest by the distance "
+            "of the inputs."
+        )
+        examples = Examples(found.examples.inputs, np.arange(len(found.examples)))
+        database = np.union1d(train, more)
+        return Protocol(name, examples, train, queries, database, metric="NDCG", note=note)
+
+    return make
+
+
+def _clinc150(name: str, root: Path, seed: int) -> Protocol:
+    """FastAP's setting on texts: 6 intents of each domain train, 2 validate, the rest are judged,
+    each text against the others."""
+    found = clinc150.read(root)
+    once = found.examples.subset(found.parts["once"])
+    domains = np.asarray(once.categories)
+    train, held, asked = drawn_classes(once.labels, domains, (6, 2), seed)
+    note = "Whole intents train, validate or are judged; a text that came before is left out."
+    k = (1, 10, 100)
+    return Protocol(name, once, train, asked, asked, held, True, k, metric="hit@1", note=note)
 
 
 def _against_the_rest(read: Reader, train: str, test: str, k: tuple[int, ...]) -> Maker:
@@ -270,12 +294,14 @@ _MAKERS: dict[str, Maker] = {
     "nuswide-h2q": _at_random(nus_wide.read, (10_500, 2_100, 2_100)),
     "coco-h2q": _at_random(coco.read, (10_000, 5_000, 5_000)),
     "imagenet100": _imagenet100,
-    "labelme": _labelme,
+    "labelme": _without_labels(labelme.read, "all"),
     "products": _against_the_rest(products.read, "train", "test", (1, 10, 100, 1000)),
     "inshop": _inshop,
     "vehicleid-small": _vehicles("small"),
     "vehicleid-medium": _vehicles("medium"),
     "vehicleid-large": _vehicles("large"),
     "omniglot": _against_the_rest(omniglot.read, "background", "evaluation", (1, 5, 10, 20)),
+    "clinc150": _clinc150,
+    "clinc150-neighbours": _without_labels(clinc150.read, "once"),
 }
 PROTOCOLS = tuple(_MAKERS)

@@ -54,6 +54,30 @@ def drawn_per_class(labels: np.ndarray, counts: Sequence[int], seed: int) -> lis
     return [np.sort(np.concatenate(part)) for part in parts]
 
 
+def drawn_classes(
+    labels: np.ndarray, categories: np.ndarray, counts: Sequence[int], seed: int
+) -> list[np.ndarray]:
+    """Rows of as many whole classes of every category as each of ``counts`` says, then of the rest.
+
+    >>> labels, categories = np.array([0, 0, 1, 1, 2, 3]), np.array([0, 0, 0, 0, 1, 1])
+    >>> [part.tolist() for part in drawn_classes(labels, categories, (1,), seed=0)]
+    [[2, 3, 5], [0, 1, 4]]
+    """
+    draw = _draw(seed)
+    parts: list[list[np.ndarray]] = [[] for _ in range(len(counts) + 1)]
+    for category in np.unique(categories):
+        classes = np.unique(labels[categories == category])
+        if len(classes) < sum(counts):
+            _check.refuse(
+                f"The split needs {sum(counts):,} classes of every category; "
+                f"category {category} has {len(classes):,}."
+            )
+        chosen = np.split(shuffled(classes, draw), np.cumsum(counts))
+        for part, some in zip(parts, chosen, strict=True):
+            part.append(some)
+    return [np.flatnonzero(np.isin(labels, np.concatenate(part))) for part in parts]
+
+
 def drawn_per_label(hot: np.ndarray, counts: Sequence[int], seed: int) -> list[np.ndarray]:
     """For every label of (n, C) multi-hot rows as many rows as each of ``counts`` says, then the
     rest; no row twice. The rarest label draws first, for it has the fewest to choose from."""
@@ -90,9 +114,7 @@ def split_own(
     >>> train, held_out
     (array([0, 1, 4, 5]), array([2, 3]))
     """
-    share = _check.number("validation", validation)
-    if not 0 <= share < 1:
-        _check.refuse(f"validation must be a share of at least 0 and below 1; got {validation!r}.")
+    share = _share(validation)
     classes = _one_class(examples.labels)
     draw = _draw(seed)
     mixed = shuffled(np.arange(len(classes)), draw)
@@ -111,6 +133,30 @@ def split_own(
     place = np.arange(len(classes)) - np.repeat(starts, sizes)
     held[by_class[place < np.repeat(quota, sizes)]] = True
     return np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def split_classes(
+    examples: Examples, validation: float = 0.1, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to train on and rows to validate on, whole classes each: for what is judged on classes
+    that nothing was learned from.
+
+    >>> train, held_out = split_classes(Examples(np.eye(6), [0, 0, 1, 1, 2, 2]), validation=0.3)
+    >>> train, held_out
+    (array([0, 1, 2, 3]), array([4, 5]))
+    """
+    share = _share(validation)
+    classes = _one_class(examples.labels)
+    mixed = shuffled(np.unique(classes), _draw(seed))
+    held = np.isin(classes, mixed[: int(np.floor(share * len(mixed) + 0.5))])
+    return np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def _share(validation: float) -> float:
+    share = _check.number("validation", validation)
+    if not 0 <= share < 1:
+        _check.refuse(f"validation must be a share of at least 0 and below 1; got {validation!r}.")
+    return share
 
 
 def _one_class(labels: np.ndarray) -> np.ndarray:

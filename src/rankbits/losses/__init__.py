@@ -4,6 +4,7 @@ from rankbits.losses.discrete import ADSH
 from rankbits.losses.fastap import FastAP, fastap_loss
 from rankbits.losses.gather import gather
 from rankbits.losses.mutual import MIHash, mihash_loss
+from rankbits.losses.neighbours import Neighbours, neighbour_grades, neighbour_thresholds
 from rankbits.losses.pairs import CEL, DCH, DHN, DPSH, DTSH, WGLHH, HashNet
 from rankbits.losses.penalties import (
     HSWD,
@@ -34,6 +35,7 @@ __all__ = [
     "HashNet",
     "HyP2",
     "MIHash",
+    "Neighbours",
     "TieAwareAP",
     "TieAwareNDCG",
     "fastap_loss",
@@ -41,6 +43,8 @@ __all__ = [
     "hswd",
     "margin",
     "mihash_loss",
+    "neighbour_grades",
+    "neighbour_thresholds",
     "quantization_cauchy",
     "quantization_cosh",
     "quantization_l1",

@@ -41,7 +41,8 @@ def named(name: str, bits: int, labels: Any, **options: Any) -> Callable[..., to
 
     What a loss asks for and ``options`` do not give is taken from the training set: the number of
     classes (CEL, HyP2), the labels themselves (ADSH). ``"pml:MultiSimilarityLoss"`` is that loss of
-    pytorch-metric-learning.
+    pytorch-metric-learning; one with a vector for each class (ProxyNCALoss) is told how many there
+    are and sees them numbered from 0, as it wants them.
 
     >>> named("cel", 16, [0, 1, 1, 2], penalty=0.01)
     CEL(delta=-0.25, penalty=0.01, variant='original')
@@ -49,7 +50,7 @@ def named(name: str, bits: int, labels: Any, **options: Any) -> Callable[..., to
     TieAwareAP(form='exact', alpha=1.0, bins=None)
     """
     if str(name).startswith(OTHERS):
-        return _of_another_library(name, options)
+        return _of_another_library(name, bits, labels, options)
     made = LOSSES[_check.choice("loss", name, tuple(LOSSES))]
     found = _check.labels("labels", labels, len(labels))
     known = {
@@ -73,7 +74,9 @@ def _made(name: str, made: Callable[..., Any], options: dict[str, Any]) -> Any:
     return made(**options)
 
 
-def _of_another_library(name: str, options: dict[str, Any]) -> Callable[..., torch.Tensor]:
+def _of_another_library(
+    name: str, bits: int, labels: Any, options: dict[str, Any]
+) -> Callable[..., torch.Tensor]:
     try:
         theirs = importlib.import_module("pytorch_metric_learning.losses")
     except ImportError:
@@ -85,4 +88,29 @@ def _of_another_library(name: str, options: dict[str, Any]) -> Callable[..., tor
     every = [n for n in dir(theirs) if isinstance(getattr(theirs, n), type)]
     if wanted not in every:
         _check.refuse(f"There is no loss '{name}'{_check.nearest(wanted, every)}.")
-    return _made(name, getattr(theirs, wanted), options)
+    made = getattr(theirs, wanted)
+    found = np.unique(_check.labels("labels", labels, len(labels)))
+    known = {"num_classes": len(found), "embedding_size": bits}
+    asked = inspect.signature(made).parameters
+    needed = {n: v for n, v in known.items() if n in asked and asked[n].default is asked[n].empty}
+    options = needed | options
+    loss = _made(name, made, options)
+    return _Numbered(loss, found) if options.get("num_classes") else loss
+
+
+class _Numbered(torch.nn.Module):
+    """``loss`` of classes numbered from 0, whatever their labels are."""
+
+    classes: torch.Tensor
+
+    def __init__(self, loss: torch.nn.Module, classes: np.ndarray) -> None:
+        super().__init__()
+        self.loss = loss
+        self.register_buffer("classes", torch.from_numpy(classes), persistent=False)
+
+    def forward(self, embeddings: torch.Tensor, labels: Any) -> torch.Tensor:
+        given = torch.as_tensor(labels, device=self.classes.device)
+        numbers = torch.searchsorted(self.classes, given).clamp_(max=len(self.classes) - 1)
+        if not torch.equal(self.classes[numbers], given):
+            _check.refuse("labels must be those of the training set; some are not.")
+        return self.loss(embeddings, numbers.to(embeddings.device))

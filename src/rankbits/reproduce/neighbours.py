@@ -8,6 +8,7 @@ batches (binary ones where the loss knows no more), the others are fitted to the
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,7 @@ from rankbits.reproduce.recipe import Cell, Recipe, combinations
 from rankbits.reproduce.rows import Row, Settings, row_of
 from rankbits.reproduce.source import source_of
 from rankbits.train import Run, TrainConfig, train
+from rankbits.train.source import Source
 from rankbits.types import Codes, Report, pack
 
 Encode = Callable[[np.ndarray], Codes]
@@ -42,15 +44,13 @@ def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
     if settings.short:
         config = config.with_changes(epochs=2, steps=10, batch_size=min(config.batch_size, 100))
     source = source_of(config, None, settings.short)
-    how = source.protocol
-    assert how is not None
     known = _features(source.train)
-    asked, found = (_features(how.examples.subset(rows)) for rows in (how.queries, how.database))
-    grades = neighbour_grades(asked, found, neighbour_thresholds(known)).numpy()
+    asked, found, grades = _judged_by(source)
     rows = []
     for quantizer in settings.chosen(recipe):
-        clock, more = Clock(), {}
+        clock = Clock()
         encode: Encode
+        more: dict[str, Any] = {}
         if quantizer == "none":
             run, more = _chosen(recipe, cell, config, known)
             encode = _signs(run)
@@ -64,6 +64,16 @@ def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
         spent["judge"] = clock.lap()
         rows.append(_row(recipe, cell, quantizer, settings, report, spent, more))
     return rows
+
+
+@functools.lru_cache(maxsize=4)
+def _judged_by(source: Source) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Queries, database, and the grades of their pairs: made once for the cells of a seed."""
+    how = source.protocol
+    assert how is not None
+    asked, found = (_features(how.examples.subset(rows)) for rows in (how.queries, how.database))
+    limits = neighbour_thresholds(_features(source.train))
+    return asked, found, neighbour_grades(asked, found, limits).numpy()
 
 
 def _row(
@@ -94,26 +104,27 @@ def _row(
 def _chosen(
     recipe: Recipe, cell: Cell, config: TrainConfig, known: np.ndarray
 ) -> tuple[Run, dict[str, Any]]:
-    """A run on all training rows, with the candidates of [choose] that rank best, in NDCG, training
-    rows which they did not learn from."""
+    """The run of what [train] says; of the candidates of [choose] the one that ranks best, in NDCG,
+    a tenth of the training rows, which then none of them learns from."""
     candidates = combinations(recipe.choose)
     if len(candidates) == 1:
-        return learned(config, known), {"chosen": candidates[0]}
+        return learned(config, known), {}
     held, rest = drawn(np.arange(len(known)), (round(VALIDATION * len(known)),), cell.seed)
     grades = neighbour_grades(known[held], known[rest], neighbour_thresholds(known)).numpy()
     kept = {name: getattr(config, name) for name in ("root", "device", "epochs", "steps")}
     kept["batch_size"] = config.batch_size
-    best = (-1.0, config, candidates[0])
+    best: tuple[float, Run | None, dict[str, Any]] = (-1.0, None, {})
     for choice in candidates:
         one = dataclasses.replace(cell, vary=cell.vary | choice)
         settings = recipe.config(one, **{n: v for n, v in kept.items() if n not in choice})
-        encode = _signs(learned(settings, known[rest]))
+        run = learned(settings, known[rest])
+        encode = _signs(run)
         ranking = rank_codes(encode(known[held]), encode(known[rest]), relevance=grades)
         value = float(np.nanmean(ndcg(ranking)))
         if value > best[0]:
-            best = (value, settings, choice)
-    value, settings, choice = best
-    return learned(settings, known), {"chosen": choice, "validation": value}
+            best = (value, run, choice)
+    assert best[1] is not None
+    return best[1], {"chosen": best[2], "validation": best[0]}
 
 
 def learned(config: TrainConfig, known: np.ndarray) -> Run:

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from rankbits.losses import MIHash, TieAwareAP, TieAwareNDCG
+from rankbits.losses import MIHash, Neighbours, TieAwareAP, TieAwareNDCG
 from rankbits.models import groups, head_of
 from rankbits.train.config import TrainConfig
 
@@ -72,8 +72,9 @@ def alpha(config: TrainConfig, step: int, steps: int) -> float:
 
 def set_alpha(loss: object, value: float) -> None:
     """Give it to the losses that have one; others (CEL, FastAP) have no tanh of their own."""
-    if isinstance(loss, WITH_ALPHA):
-        loss.alpha = value
+    inner = loss.loss if isinstance(loss, Neighbours) else loss
+    if isinstance(inner, WITH_ALPHA):
+        inner.alpha = value
 
 
 def set_rate(optimiser: torch.optim.Optimizer, factor: float) -> None:

@@ -13,6 +13,7 @@ from rankbits.data.examples import Examples
 from rankbits.data.folders import read_examples
 from rankbits.data.images import SUFFIXES
 from rankbits.data.protocols import PROTOCOLS, Protocol, protocol, split_own
+from rankbits.data.splits import split_classes
 from rankbits.train.config import TrainConfig
 from rankbits.train.features import frozen_features
 from rankbits.train.run import as_examples
@@ -41,7 +42,8 @@ def read_source(config: TrainConfig) -> Source:
         train = found.train
         if held is None and config.validation:
             part = found.examples.subset(train)
-            rows, others = split_own(part, config.validation, config.seed)
+            split = split_classes if found.exclude_self else split_own  # judged on new classes
+            rows, others = split(part, config.validation, config.seed)
             train, held = train[rows], train[others]
         known = found.examples.subset(train)
         if config.teachers:
