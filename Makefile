@@ -29,12 +29,15 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# the package as others get it: built, installed alone, and used
+# the package as others get it: built, installed with what it declares and nothing else, and used;
+# what it declares is lent by the environment that has it, for a second torch takes a minute
 wheel: $(VENV)/.dev
 	rm -rf dist $(VENV)-wheel
 	$(BIN)/python -m build --quiet
-	$(PYTHON) -m venv $(VENV)-wheel
-	$(VENV)-wheel/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
+	$(BIN)/python -m venv --without-pip $(VENV)-wheel
+	$(BIN)/pip --python $(VENV)-wheel/bin/python install --quiet --no-index --no-deps dist/*.whl
+	$(BIN)/python .ci/borrow.py $(VENV)-wheel rankbits
+	$(BIN)/pip --python $(VENV)-wheel/bin/python check
 	cd dist && ../$(VENV)-wheel/bin/python ../.ci/smoke.py
 
 # what the browser tests drive, where it can be had; where it cannot they say so and skip

@@ -1,15 +1,25 @@
-"""A real server in a process of its own, for tests in which sockets and signals matter."""
+"""A service asked in this process, and a real one in its own where sockets and signals matter."""
 
 from __future__ import annotations
 
+import asyncio
 import http.client
+import io
 import json
 import re
 import socket
 import subprocess
 import sys
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+
+import httpx
+import pytest
+
+from rankbits import SupervisedRotation
+from rankbits.serve import Service, compare, create_app
+from rankbits.serve.logs import Log
 
 TOKEN = "a-token-of-tests"
 
@@ -46,6 +56,33 @@ if gate:
     service.batcher._work = held
 serve(service, port=0)
 """
+
+
+@contextmanager
+def few_steps():
+    """Comparisons whose supervised rotation hardly learns: how well it does is tested elsewhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compare, "SupervisedRotation", partial(SupervisedRotation, steps=5))
+        yield
+
+
+class Asked:
+    """A service asked in this process, without sockets."""
+
+    def __init__(self, service: Service) -> None:
+        self.service, self.log = service, io.StringIO()
+        self.app = create_app(service, log=Log(self.log))
+
+    def __call__(self, method, path, **given):
+        async def one():
+            transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+                return await client.request(method, path, **given)
+
+        return asyncio.run(one())
+
+    def search(self, **body):
+        return self("POST", "/search", json=body)
 
 
 class Server:
@@ -109,7 +146,7 @@ def sentence(body: bytes) -> str:
 
 @contextmanager
 def running(folder: Path, index: Path, seconds: float = 20.0, gate: Path | None = None):
-    """A server on ``index``; killed at the end if it still runs."""
+    """A server on ``index``; ended in order if it still runs, for then its coverage is told."""
     log = folder / "log.jsonl"
     words = [sys.executable, "-c", SCRIPT, str(index), TOKEN, str(seconds)]
     with open(log, "a") as file:
@@ -120,6 +157,9 @@ def running(folder: Path, index: Path, seconds: float = 20.0, gate: Path | None 
         yield Server(process, log)
     finally:
         if process.poll() is None:
+            process.terminate()
+        try:
+            process.wait(30)
+        finally:
             process.kill()
-        process.wait(30)
-        process.stdout.close()
+            process.stdout.close()

@@ -198,6 +198,38 @@ def test_refusals_of_fit_and_encode_write_nothing(floats, capsys):
         assert not (folder / "q").exists() and not (folder / "c.npz").exists()
 
 
+def test_encode_keeps_ids_and_refuses_other_names(floats, capsys):
+    folder, rows, _ = floats
+    q, codes = str(folder / "q"), str(folder / "codes.npz")
+    rb.Sign().fit(rows).save(q)
+    np.savez(folder / "named.npz", embeddings=rows, ids=np.arange(300) * 7)
+    assert main(["encode", q, str(folder / "named.npz"), "-o", codes]) == 0
+    assert (rb.Codes.load_columns(codes)[1]["ids"] == np.arange(300) * 7).all()
+    capsys.readouterr()
+    x = str(folder / "x.npy")
+    for words, sentence in [
+        ((q, x), "Give both files and where to write: rankbits encode QUANTIZER EMBEDDINGS"),
+        ((q, x, "-o", "codes.txt"), "codes.txt must end in .npz or .safetensors."),
+        ((q, x, "--labels", str(folder / "named.npz"), "-o", codes), "no array called 'labels'."),
+    ]:
+        assert sentence in refused(capsys, "encode", *words), words
+
+
+def test_ctrl_c_is_no_traceback(floats, capsys, monkeypatch):
+    def stopped(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rankbits.quantizers.load", stopped)
+    assert main(["encode", "q", "x.npy", "-o", "codes.npz"]) == 130
+    assert capsys.readouterr().err == "rankbits: stopped.\n"
+
+
+def test_a_switch_in_toml_is_true_or_false(saved, capsys, tmp_path):
+    (tmp_path / "c.toml").write_text('json = "yes"\n')
+    said = refused(capsys, "evaluate", *saved, "--config", str(tmp_path / "c.toml"))
+    assert "json must be true or false; got 'yes'." in said
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_learns_every_command_and_flag(shell, capsys):
     from rankbits.commands import COMMANDS

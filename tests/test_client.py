@@ -53,7 +53,7 @@ def stage(monkeypatch):
 
 def test_what_is_sent(stage):
     codes = rb.pack([[1, -1, 1, 1], [-1, -1, -1, -1]])
-    stage.replies = [(200, {"n": i}) for i in range(7)]
+    stage.replies = [(200, {"n": i}) for i in range(9)]
     with Client(stage.url, "secret-token") as client:
         client.search(code=codes[0], k=3, radius=2, among=[1, 2])
         client.search(vector=np.array([1.5, 2.0]))
@@ -62,6 +62,8 @@ def test_what_is_sent(stage):
         client.remove([1])
         client.items(offset=5, label="cat & dog")
         assert client.stats() == {"n": 6}
+        client.add([7], vectors=np.array([[0.5, 2.0]]))
+        client.item("a/b")
     bodies = [json.loads(body) if body[:1] == b"{" else body for *_, body in stage.asked]
     asked = {"k": 3, "radius": 2, "among": [1, 2], "histogram": False}
     assert bodies[0] == {"code": "b0", **asked}
@@ -70,6 +72,8 @@ def test_what_is_sent(stage):
     assert bodies[3] == {"ids": ["a", "b"], "codes": ["b0", "00"]}
     assert bodies[4] == {"ids": [1]}
     assert stage.asked[5][1] == "/items?offset=5&limit=50&label=cat+%26+dog"
+    assert bodies[7] == {"ids": [7], "vectors": [[0.5, 2.0]]}
+    assert stage.asked[8][1] == "/items/a%2Fb"
     assert {headers["Authorization"] for _, _, headers, _ in stage.asked} == {"Bearer secret-token"}
 
 

@@ -68,42 +68,6 @@ def test_every_block_runs_and_prints_what_the_page_says(page, tmp_path, monkeypa
         assert "<html" in Path("report.html").read_text("utf-8")[:500]
 
 
-@pytest.mark.xdist_group("ray")
-def test_the_page_of_scale_runs_on_a_small_cluster(tmp_path, monkeypatch):
-    """What it takes for granted is made first; "auto" joins the Ray that is started here."""
-    duckdb = pytest.importorskip("duckdb")
-    pytest.importorskip("ray")
-    from rankbits.scale.cluster import joined
-
-    monkeypatch.chdir(tmp_path)
-    drawn = np.random.default_rng(0)
-    x, labels = drawn.normal(size=(400, 64)).astype(np.float32), drawn.integers(0, 4, 400)
-    quantizer = rb.RandomRotation().fit(x)
-    quantizer.save("q")
-    codes, ids = quantizer.encode(x), np.arange(400)
-    codes.save("codes.npz", labels=labels)
-    codes[:5].save("queries.npz", labels=labels[:5])
-    for name, part in (("x", x), ("x0", x[:200]), ("x1", x[200:])):
-        np.save(f"{name}.npy", part)
-    for number, part in enumerate((slice(0, 200), slice(200, 400))):
-        rb.HammingIndex(64).add(codes[part], ids[part]).save(f"shard{number}.index")
-    with rb.open_index("duckdb:shop.duckdb", bits=64):
-        pass
-    with duckdb.connect("shop.duckdb") as shop:
-        [(table,)] = shop.sql("select table_name from duckdb_tables() limit 1").fetchall()
-        shop.sql(f"alter table {table} add column price double default 5")
-    given = {
-        "rb": rb, "codes": codes, "ids": ids, "query_codes": codes[:5], "labels": labels,
-        "query_labels": labels[:5], "quantizer": quantizer,
-    }  # fmt: skip
-    np.save("y.npy", labels)
-    # the page encodes without labels, and judges what it encoded
-    text = (DOCS / "scale.md").read_text("utf-8")
-    with joined("local"):
-        printed = [out for _, out in blocks.run(text, given)]
-    assert len(printed) >= 5 and (tmp_path / "codes.index").is_file()
-
-
 def test_the_page_of_training_runs(tmp_path, monkeypatch):
     image = pytest.importorskip("PIL.Image")
     monkeypatch.chdir(tmp_path)

@@ -7,6 +7,7 @@ import sys
 from types import ModuleType
 
 import rankbits as rb
+from unmeasured import UNMEASURED
 
 
 def test_all_is_exactly_the_surface():
@@ -29,5 +30,7 @@ def test_importing_loads_neither_numba_nor_triton_nor_a_server():
         "heavy = {'numba', 'triton', 'fastapi', 'matplotlib', 'sklearn', 'torch._dynamo'}; "
         "print(sorted(heavy & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=UNMEASURED
+    )
     assert done.stdout.strip() == "[]"

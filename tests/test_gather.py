@@ -10,6 +10,8 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from rankbits import losses
+from rankbits.train.processes import Processes
+from rankbits.train.step import sum_gradients
 
 SIZES = (9, 6)
 
@@ -30,6 +32,22 @@ LOSSES = {
 }
 
 
+def shared(rank: int) -> list:
+    """What the trainer's processes tell each other; the second has no gradient for ``idle``."""
+    here = Processes.join(torch.device("cpu"))
+    norm = torch.nn.BatchNorm1d(2)
+    norm.running_mean.fill_(rank)
+    here.average_buffers(norm)
+    used, idle = torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(2))
+    used.grad = torch.full((3,), rank + 1.0)
+    if rank == 0:
+        idle.grad = torch.ones(2)
+    sum_gradients([used, idle])
+    here.wait()
+    facts = [here.rank, here.world, here.first(SIZES[rank]), here.any(rank == 1), here.any(False)]
+    return [*facts, norm.running_mean.tolist(), used.grad.tolist(), idle.grad.tolist()]
+
+
 def work(rank: int, folder: str, gradients: str) -> None:
     dist.init_process_group(
         "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=len(SIZES)
@@ -47,6 +65,8 @@ def work(rank: int, folder: str, gradients: str) -> None:
             for parameter in model.parameters():
                 dist.all_reduce(parameter.grad)
         found[name] = (value.detach(), [p.grad.clone() for p in model.parameters()])
+    if gradients == "sum":
+        found["shared"] = shared(rank)
     torch.save(found, os.path.join(folder, f"{rank}.pt"))
     dist.destroy_process_group()
 
@@ -56,6 +76,9 @@ def test_many_processes_equal_one(tmp_path, gradients):
     mp.spawn(work, (str(tmp_path), gradients), nprocs=len(SIZES))
     for rank in range(len(SIZES)):
         found = torch.load(tmp_path / f"{rank}.pt")
+        if gradients == "sum":
+            told = [rank, 2, sum(SIZES[:rank]), True, False, [0.5] * 2, [3.0] * 3, [1.0] * 2]
+            assert found["shared"] == told
         for name, loss in LOSSES.items():
             model, inputs, labels = model_and_batch()
             value = loss(model(inputs), labels)

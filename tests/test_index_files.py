@@ -14,6 +14,7 @@ import pytest
 
 import rankbits as rb
 from rankbits.indexes import FileIndex, HammingIndex, durable, file, journal
+from unmeasured import UNMEASURED
 
 
 def draw(rows, bits, seed=0):
@@ -265,7 +266,10 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path):
         path = tmp_path / f"i{turn}"
         FileIndex(path, 96).close()
         child = subprocess.Popen(
-            [sys.executable, "-c", WRITER, path, "0", "100000"], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", WRITER, path, "0", "100000"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=UNMEASURED,
         )
         last = -1
         for line in child.stdout:
@@ -358,6 +362,7 @@ else:
     print()
 index.remove(np.arange(3))
 print(len(index), len(FileIndex(path, mode="r")))
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)  # for what ends with it
 """
 
 

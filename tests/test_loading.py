@@ -143,3 +143,23 @@ def test_grey_and_colour_meet():
     colour = torch.zeros(1, 4, 4, 3, dtype=torch.uint8)
     colour[..., 1] = 255
     torch.testing.assert_close(View(4, 1).plain(colour), torch.full((1, 1, 4, 4), 0.587))
+
+
+def test_a_cache_that_cannot_be_had_is_none(folder, tmp_path):
+    files = rb.data.read_examples(folder).inputs
+    (tmp_path / "file").write_text("no folder")
+    plain = Pixels(files, 8, 3, tmp_path / "file" / "cache")
+    assert plain.kept is None and len(plain) == len(files) == 6
+    np.testing.assert_array_equal(plain[0][1], Pixels(files, 8, 3)[0][1])
+    missing = ImageFiles(np.array([str(folder / "gone.png")]))
+    row, pixels, said = Pixels(missing, 8, 3, tmp_path / "cache")[0]
+    assert row == 0 and pixels is None and "gone.png" in said
+
+
+def test_examples_say_how_many_classes_they_have():
+    hot = np.array([[1, 0, 0], [1, 0, 1]], bool)
+    assert Examples(np.zeros((2, 1), np.float32), hot).classes == 2
+    text = repr(Examples(np.zeros((2, 1), np.float32), [0, 1], [4, 4]))
+    assert "2 features, 2 classes" in text and "1 categor" in text
+    with pytest.raises(Refusal, match="labels"):
+        Examples(np.zeros((2, 1), np.float32), np.zeros((2, 2, 2)))

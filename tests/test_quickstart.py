@@ -13,6 +13,7 @@ import torch
 import rankbits as rb
 from rankbits.cli import main
 from rankbits.quickstart import digits_service, tie_blind_map
+from serving import few_steps
 
 METHODS = ("PCA-sign", "ITQ", "SupervisedRotation", "TALR-AP", "FastAP+H2Q")
 
@@ -91,7 +92,8 @@ def test_a_sorting_script_disagrees_with_itself(done):
 
 def test_the_digits_can_be_served(done):
     report = rb.report.read(done[0] / "pca-sign-16").report
-    service = digits_service(report, bits=16)
+    with few_steps():
+        service = digits_service(report, bits=16)
     assert service.index.count() == 1497 and service.index.bits == 16
 
 

@@ -8,10 +8,14 @@ import pytest
 import torch
 
 import rankbits as rb
+from rankbits.kernels import words
+from rankbits.kernels.codes import Words
+from rankbits.types.codes import _pack_on_device
 
 CODES = rb.pack(np.eye(6))
 LABELS = np.arange(6) % 2
 RANKING = rb.rank([[1, 2, 2]], [[1, 0, 1]])
+FLOATS = torch.eye(6, 4) + 0.1
 
 
 @pytest.mark.parametrize(
@@ -74,6 +78,33 @@ RANKING = rb.rank([[1, 2, 2]], [[1, 0, 1]])
         ),
         (lambda: rb.Ranking(np.ones((2, 2))), "counts must be whole numbers of shape"),
         (lambda: RANKING + RANKING, "Only rankings of codes can be added"),
+        (
+            lambda: rb.rank_codes(CODES, CODES, LABELS, LABELS) + rb.rank_codes(CODES[:2], CODES, LABELS[:2], LABELS),
+            "Rankings of two shards must have the same queries and levels",
+        ),
+        (
+            lambda: rb.rank_codes(CODES, CODES[::-1], LABELS, LABELS, exclude_self=True),
+            "exclude_self needs the database to be the queries themselves.",
+        ),
+        (lambda: CODES.save("x.safetensors", ids=np.array(list("abcdef"))), "ids that are strings need an .npz"),
+        (lambda: _pack_on_device(torch.ones(3)), "signs must have two dimensions (rows, columns); got shape (3,)."),
+        (lambda: _pack_on_device(torch.tensor([[torch.nan]])), "signs must be finite; some row has nan or inf."),
+        (lambda: rb.ITQ().fit(torch.ones(3)), "embeddings must have two dimensions (n, dim); got shape (3,)."),
+        (lambda: rb.ITQ().fit(np.ones((3, 0), np.float32)), "embeddings must have at least one column"),
+        (lambda: rb.Projection(4).partial_fit(FLOATS[:3]), "The first partial_fit needs at least 4 rows; got 3."),
+        (lambda: rb.fastap_loss(FLOATS, torch.zeros(6, 2, 2)), "labels must have shape (n,) or (n, C); got (6, 2, 2)."),
+        (
+            lambda: rb.fastap_loss(FLOATS, torch.arange(6), database=FLOATS, database_labels=torch.eye(6)),
+            "labels and database_labels must be of one kind",
+        ),
+        (
+            lambda: rb.tie_aware_ap_loss(FLOATS, LABELS, database=FLOATS, database_labels=LABELS, self_rows=[9] * 6),
+            "self_rows must name a row of the database, or -1, for each of 6 queries.",
+        ),
+        (lambda: rb.report.compare([]), "Give a list of runs, reports or codes to compare; got none."),
+        (lambda: rb.report.compare([rb.evaluate(CODES, CODES, LABELS, LABELS)]), "report (.json) or two files of codes; got Report."),
+        (lambda: rb.models.Classic("alexnet", dropout=1.0), "dropout must be at least 0 and less than 1; got 1.0."),
+        (lambda: rb.open_index("duckdb:x.duckdb", bits=1 << 40), "bits must be at most"),
     ],
 )  # fmt: skip
 def test_one_sentence(call, sentence):
@@ -91,3 +122,17 @@ def test_a_forced_backend_must_exist(monkeypatch):
     monkeypatch.setenv("RANKBITS_BACKEND", "cuda")
     with pytest.raises(rb.Refusal, match="needs a CUDA device and triton"):
         rb.hamming(CODES, CODES)
+
+
+def test_words_on_a_gpu_stay_there():
+    """A GPU's words are tensors, on whatever device torch puts them."""
+    there = Words(torch.zeros(1, 6, dtype=torch.int64), 6)
+    assert there.on("cuda") is there
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_no_gpu_is_one_sentence():
+    with pytest.raises(rb.Refusal, match="Searching on a GPU needs a CUDA device and triton"):
+        words(CODES).on("cuda")
+    with pytest.raises(rb.Refusal, match="Searching on a GPU needs a CUDA device and triton"):
+        rb.HammingIndex(6, device="cuda").add(CODES).search(CODES, 1)

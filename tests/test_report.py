@@ -243,9 +243,9 @@ def runs(tmp_path_factory):
     own = Protocol("small", examples, order[100:], order[:100], order[100:], metric="precision@10")
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
-        start = sys.modules["rankbits.train.start"]  # rb.train is the function of that name
-        patch.setattr(start, "PROTOCOLS", ("small",))
-        patch.setattr(start, "protocol", lambda *_: own)
+        source = sys.modules["rankbits.train.source"]  # rb.train is the function of that name
+        patch.setattr(source, "PROTOCOLS", ("small",))
+        patch.setattr(source, "protocol", lambda *_: own)
         patch.setenv("RANKBITS_DATA", str(folder / "data"))
         for seed in ("0", "1"):
             words = "train --data small --bits 12 --epochs 2 --workers 0 --judge --no-tensorboard"

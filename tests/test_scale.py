@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ from rankbits.indexes.addresses import open_index
 from rankbits.scale.cluster import joined, mapped
 
 pytest.importorskip("ray", reason="needs ray")
-pytestmark = pytest.mark.xdist_group("ray")  # one cluster is enough
+
+DOCS = Path(__file__).parent.parent / "docs"
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +185,40 @@ def test_the_commands(ray, rows, tmp_path, monkeypatch, capsys):
     assert told[0] == told[1] and told[2] == told[3] and len(told[3]) > 1000
     assert main(["evaluate", "few.npz", "c.npz", "--ray", "nowhere"]) == 1
     assert "The address of Ray must be local" in capsys.readouterr().err
+
+
+def test_the_page_of_scale_runs_on_a_small_cluster(ray, tmp_path, monkeypatch):
+    """What it takes for granted is made first; "auto" joins the Ray that is running here."""
+    duckdb = pytest.importorskip("duckdb")
+    monkeypatch.syspath_prepend(str(DOCS))
+    import blocks
+
+    monkeypatch.chdir(tmp_path)
+    drawn = np.random.default_rng(0)
+    x, labels = drawn.normal(size=(400, 64)).astype(np.float32), drawn.integers(0, 4, 400)
+    quantizer = rb.RandomRotation().fit(x)
+    quantizer.save("q")
+    codes, ids = quantizer.encode(x), np.arange(400)
+    codes.save("codes.npz", labels=labels)
+    codes[:5].save("queries.npz", labels=labels[:5])
+    for name, part in (("x", x), ("x0", x[:200]), ("x1", x[200:])):
+        np.save(f"{name}.npy", part)
+    for number, part in enumerate((slice(0, 200), slice(200, 400))):
+        rb.HammingIndex(64).add(codes[part], ids[part]).save(f"shard{number}.index")
+    with rb.open_index("duckdb:shop.duckdb", bits=64):
+        pass
+    with duckdb.connect("shop.duckdb") as shop:
+        [(table,)] = shop.sql("select table_name from duckdb_tables() limit 1").fetchall()
+        shop.sql(f"alter table {table} add column price double default 5")
+    given = {
+        "rb": rb, "codes": codes, "ids": ids, "query_codes": codes[:5], "labels": labels,
+        "query_labels": labels[:5], "quantizer": quantizer,
+    }  # fmt: skip
+    np.save("y.npy", labels)
+    # the page encodes without labels, and judges what it encoded
+    text = (DOCS / "scale.md").read_text("utf-8")
+    printed = [out for _, out in blocks.run(text, given)]
+    assert len(printed) >= 5 and (tmp_path / "codes.index").is_file()
 
 
 def test_refusals(ray, rows):

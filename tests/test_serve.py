@@ -10,7 +10,6 @@ import signal
 import socket
 import threading
 
-import httpx
 import numpy as np
 import pytest
 
@@ -18,40 +17,21 @@ import rankbits as rb
 from rankbits.cli import main
 from rankbits.indexes.addresses import open_index
 from rankbits.quickstart import digits_service
-from rankbits.serve import Encoder, Items, Limits, Service, create_app, read_encoder, read_items
+from rankbits.serve import Encoder, Items, Limits, Service, read_encoder, read_items
 from rankbits.serve.asks import vector
 from rankbits.serve.batching import Batcher
 from rankbits.serve.limits import Rejected
-from rankbits.serve.logs import Log
-from serving import TOKEN, read_all, running
+from serving import TOKEN, Asked, few_steps, read_all, running
 
 RNG = np.random.default_rng(0)
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
-class Asked:
-    """A service asked in this process, without sockets."""
-
-    def __init__(self, service: Service) -> None:
-        self.service, self.log = service, io.StringIO()
-        self.app = create_app(service, log=Log(self.log))
-
-    def __call__(self, method, path, **given):
-        async def one():
-            transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-                return await client.request(method, path, **given)
-
-        return asyncio.run(one())
-
-    def search(self, **body):
-        return self("POST", "/search", json=body)
-
-
 @pytest.fixture(scope="module")
 def digits():
     codes, labels = rb.pack(RNG.normal(size=(60, 16))), RNG.integers(0, 3, 60)
-    asked = Asked(digits_service(rb.evaluate(codes[:20], codes, labels[:20], labels, k=10)))
+    with few_steps():
+        asked = Asked(digits_service(rb.evaluate(codes[:20], codes, labels[:20], labels, k=10)))
     yield asked
     asked.service.close()
 

@@ -133,3 +133,11 @@ def test_a_password_is_not_printed():
 
     assert shown("postgresql://me:secret@host/db?table=t") == "postgresql://host/db?table=t"
     assert shown("duckdb:a@b/c") == "duckdb:a@b/c"
+
+
+def test_more_refusals_of_the_store(saved, capsys):
+    Path("ids.txt").write_bytes(b"\xff\xfe\n")
+    said = refused(capsys, "index", "codes.npz", "--ids", "ids.txt", "-o", "idx")
+    assert "ids.txt must be text in UTF-8, one id a line." in said
+    words = ("search", "idx", "queries.npz", "--where", "x > 1", "--ray", "local")
+    assert "--where and --ray cannot be used together." in refused(capsys, *words)

@@ -21,6 +21,7 @@ from rankbits.losses.named import LOSSES
 from rankbits.train.checkpoints import CHECKPOINT, WEIGHTS, load_tensors
 from rankbits.train.diary import LOG
 from rankbits.train.embed import Validation
+from unmeasured import UNMEASURED
 
 
 def quiet(line: str) -> None:
@@ -164,40 +165,49 @@ def test_a_stopped_run_goes_on_bit_for_bit(own, tmp_path, options):
 
 
 KILLED = """
-import os, pathlib, random, signal, sys
+import os, pathlib, random, signal, struct, sys
 sys.path.insert(0, sys.argv[2])
 import torch
 torch.set_num_threads(1)
 import rankbits as rb
 from test_train import Examples, SETTINGS, dropped, digits, np
-from rankbits.train.diary import LOG
+from rankbits.train.diary import Diary
 images, labels = digits()
 own = Examples(images[:600].reshape(600, 64).astype(np.float32) / 16, labels[:600])
 folder = pathlib.Path(sys.argv[1])
 settings = SETTINGS | {"checkpoint_minutes": 0.0, "log_every": 1, "epochs": 4, "chunk": 25,
                        "memory": 50, "tensorboard": False}
+# what every child would load anew: the kernels, and the compiler that comes with an optimiser
+rb.evaluate(rb.pack(own.inputs[:9] - 0.5), rb.pack(own.inputs - 0.5), labels[:9], labels[:600])
+torch.optim.Adam(dropped().parameters())
 
 def attempt(name, lines=None):
+    '''Train in a process of its own; kill it soon after its log has so many lines.'''
+    ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
+        write = Diary.write
+        def told(diary, row):
+            write(diary, row)
+            os.write(theirs, struct.pack("I", len(diary.rows)))
+        Diary.write = told
         rb.train(examples=own, model=dropped(), out=str(folder / name), **settings)
         os._exit(0)
-    log = folder / name / LOG
-    while lines is not None:
-        if log.is_file() and len(log.read_bytes().splitlines()) >= lines:
-            for _ in range(random.randrange(30_000)):
-                pass
-            os.kill(pid, signal.SIGKILL)
-            break
-        if os.waitpid(pid, os.WNOHANG)[0]:
-            return
-    assert os.waitpid(pid, 0)[1] == (0 if lines is None else signal.SIGKILL)
+    os.close(theirs)
+    with open(ours, "rb", 0) as pipe:
+        while count := pipe.read(4):
+            if lines is not None and struct.unpack("I", count)[0] >= lines:
+                for _ in range(random.randrange(30_000)):
+                    pass
+                os.kill(pid, signal.SIGKILL)
+                break
+    return os.waitpid(pid, 0)[1]
 
-attempt("whole")
+assert attempt("whole") == 0
 random.seed(7)
 for cut in range(10):
-    attempt("killed", 1 + 3 * cut + random.randrange(3))
-attempt("killed")
+    assert attempt("killed", 1 + 3 * cut + random.randrange(3)) == signal.SIGKILL
+assert attempt("killed") == 0
 """
 
 
@@ -205,52 +215,58 @@ def test_ten_kills_change_nothing(tmp_path):
     """kill -9 at ten random moments of one run, checkpoints included: the weights are the same."""
     done = subprocess.run(
         [sys.executable, "-c", KILLED, str(tmp_path), str(Path(__file__).parent)],
-        capture_output=True, text=True, timeout=300,
+        capture_output=True, text=True, timeout=300, env=UNMEASURED,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
     assert not [p for p in (tmp_path / "whole").iterdir() if p.name.startswith(".")]
 
 
-SPREAD = """
-import sys
-sys.path.insert(0, sys.argv[2])
-import torch
-torch.set_num_threads(1)
-import rankbits as rb
-from test_train import Examples, SETTINGS, dropped, digits, np, quiet
-images, labels = digits()
-loss = sys.argv[3]
-x, labels = images[:600].reshape(600, 64).astype(np.float32) / 16, labels[:600]
-own = Examples(x, labels, labels // 5)
-rb.train(examples=own, model=dropped(), loss=loss, out=sys.argv[1], **SETTINGS | {
-    "log_every": 1, "chunk": 32, "batch_size": 64, "sampler": "hard", "memory": 40})
-"""
+def spread(out: Path, loss: str) -> None:
+    """Dropout, memory, proxies and the hard sampler, by however many processes there are."""
+    images, labels = digits()
+    x, labels = images[:600].reshape(600, 64).astype(np.float32) / 16, labels[:600]
+    rb.train(
+        examples=Examples(x, labels, labels // 5), model=dropped(), loss=loss, out=str(out),
+        **SETTINGS | {"log_every": 1, "chunk": 32, "batch_size": 64, "sampler": "hard",
+                      "memory": 40},
+    )  # fmt: skip
 
 
-@pytest.mark.parametrize("loss", ["fastap", "hyp2"])
-def test_two_processes_are_one(tmp_path, loss):
-    """Dropout, memory, proxies and the hard sampler: losses and weights as of one process."""
-    tests = str(Path(__file__).parent)
-    script = tmp_path / "spread.py"
-    script.write_text(SPREAD)
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    for world, out in ((1, "one"), (2, "two")):
-        start = [sys.executable]
-        if world == 2:
-            start += ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "0",
-                      "--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0"]  # fmt: skip
-        done = subprocess.run(
-            [*start, str(script), str(tmp_path / out), tests, loss],
-            capture_output=True, text=True, env=environment, timeout=300,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr[-3000:]
-    one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
+SPREAD = ("fastap", "hyp2")
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """The runs of two processes: starting them takes longer than all they do."""
+    folder = tmp_path_factory.mktemp("spread")
+    script = folder / "spread.py"
+    script.write_text(
+        "import sys\nfrom pathlib import Path\nimport torch\nsys.path.insert(0, sys.argv[2])\n"
+        "torch.set_num_threads(1)\nfrom test_train import SPREAD, spread\n"
+        "for loss in SPREAD:\n    spread(Path(sys.argv[1], loss), loss)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port",
+         "0", "--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0", str(script), str(folder),
+         str(Path(__file__).parent)],
+        capture_output=True, text=True, timeout=300,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+@pytest.mark.parametrize("loss", SPREAD)
+def test_two_processes_are_one(tmp_path, both, loss):
+    """Losses and weights as of one process."""
+    spread(tmp_path / "one", loss)
+    one, two = weights(tmp_path / "one"), weights(both / loss)
     for name in one:
         torch.testing.assert_close(one[name], two[name], rtol=1e-6, atol=1e-6)
     logs = []
-    for name in ("one", "two"):
-        rows = [json.loads(line) for line in (tmp_path / name / LOG).read_text().splitlines()]
+    for folder in (tmp_path / "one", both / loss):
+        rows = [json.loads(line) for line in (folder / LOG).read_text().splitlines()]
         logs.append([row["loss"] for row in rows if "loss" in row])
     assert len(logs[0]) > 10
     np.testing.assert_allclose(*logs, rtol=1e-5, atol=1e-6)

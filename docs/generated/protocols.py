@@ -16,7 +16,7 @@ from rankbits.data.publishers.published import Published
 
 READERS = {
     "cifar": "read_ten", "fashion_mnist": "read", "nus_wide": "read", "imagenet100": "read",
-    "labelme": "read", "inshop": "read", "vehicleid": "read",
+    "labelme": "read", "inshop": "read", "vehicleid": "read", "clinc150": "read",
 }  # fmt: skip
 PARTS = ("train", "queries", "validation", "database")
 
@@ -24,14 +24,17 @@ PARTS = ("train", "queries", "validation", "database")
 def stand_in(name: str, rows: int) -> Published:
     """Rows with labels and the publisher's parts, no images: a protocol draws rows only."""
     classes = 21 if name.startswith("nuswide") else 100 if name[-3:] == "100" else 10
+    classes = 150 if name.startswith("clinc150") else classes
     labels = np.arange(rows) % classes
     shown = np.eye(classes, dtype=bool)[labels] if classes == 21 else labels
     half, third = np.split(np.arange(rows), 2), np.array_split(np.arange(rows), 3)
     parts = dict(zip(inshop.PARTS, third, strict=True)) if name == "inshop" else {
         "train": half[0], "test": half[1], "val": half[1],
         "background": half[0], "evaluation": half[1],
+        "all": np.arange(rows), "once": np.arange(rows),
     }  # fmt: skip
-    return Published(Examples(np.zeros((rows, 1), np.float32), shown), parts)
+    grouped = labels // 15 if classes == 150 else None
+    return Published(Examples(np.zeros((rows, 1), np.float32), shown, grouped), parts)
 
 
 def made(name: str, rows: int) -> Protocol:
@@ -81,6 +84,8 @@ def row(name: str) -> str:
             held = [p for p in ("train", "validation") if getattr(few, p) is not None]
             inside = [p for p in held if np.isin(getattr(few, p), a).all()]
             cells.append("the rest" + (f", {' and '.join(inside)} in it" if inside else ""))
+        elif few.exclude_self and few.validation is not None:  # drawn class by class
+            cells.append(f"{len(np.unique(few.examples.labels[a])):,} classes")
         else:
             whole = any(np.array_equal(a, rows) for rows in published.parts.values())
             cells.append("the publisher's" + ("" if whole else ", without validation"))

@@ -176,7 +176,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("rankbits: stopped.", file=sys.stderr)
         return 130
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

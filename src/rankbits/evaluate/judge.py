@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from rankbits import _check
 from rankbits.data.trec import Judged
 from rankbits.evaluate.figures import dropped, figures_of, report_of
-from rankbits.evaluate.rankings import COUNTS, by_counts, by_embeddings
+from rankbits.evaluate.rankings import COUNTS, by_counts, by_embeddings, nearest_broken
 from rankbits.metrics import average_precision
 from rankbits.types import Codes, Report
 
@@ -34,12 +35,14 @@ def evaluate(
     tie_break: tuple[Any, Any] | None = None,
     exclude_self: bool = False,
     distance: str = "cosine",
+    only: Sequence[str] | None = None,
 ) -> Report:
     """Judge a ranking by Hamming distance, or by the distance of embeddings -> ``Report``.
 
     Labels are (n,) whole numbers or (n, C) multi-hot, or ``relevance`` is the (Q, N) grades. ``k``
     are the cutoffs; those past the end of the database are left out. ``exclude_self``: the queries
-    are the database, and each leaves itself out.
+    are the database, and each leaves itself out. ``only``: the names of the figures wanted, where
+    all of them would take too long.
 
     ``query_codes`` and ``database_codes`` are ``Codes``, or embeddings, (n, dim) floats, ranked by
     ``distance``, ``"cosine"`` or ``"euclidean"``: what the codes of them are to be held against.
@@ -82,9 +85,14 @@ def evaluate(
         )
         protocol = BROKEN
     pure = not floats and tie_break is None
+    table = figures_of(points, gain, radius if pure else None)
+    if only is not None:
+        for name in only:
+            _check.choice("A figure of only", name, tuple(known for known, _, _ in table))
+        table = [row for row in table if row[0] in only]
     return report_of(
         rankings,
-        figures_of(points, gain, radius if pure else None),
+        table,
         protocol=protocol,
         database=len(database_codes) - exclude_self,
         bits=None if floats else query_codes.bits,
@@ -115,13 +123,11 @@ def h2q_average_precision(
     array([1.])
     """
     at = min(_check.whole("k", k, 1), len(database_codes))
-    rankings = by_embeddings(
+    rankings = nearest_broken(
+        (query_codes, database_codes),
         (query_embeddings, database_embeddings),
-        query_labels,
-        database_labels,
-        "any",
-        codes=(query_codes, database_codes),
-        nearest=at,
+        (query_labels, database_labels),
+        at,
     )
     found = [average_precision(ranking, k=at, divide_by="retrieved") for ranking in rankings]
     values = np.nan_to_num(np.concatenate(found))

@@ -100,11 +100,8 @@ def by_embeddings(
     codes: tuple[Codes, Codes] | None = None,
     distance: str = "cosine",
     exclude_self: bool = False,
-    nearest: int | None = None,
 ) -> Iterator[Ranking]:
     """By the squared distance of embeddings; with ``codes``, by Hamming distance first.
-
-    ``nearest``: only so many items of each query are ranked, for figures that ask for no more.
 
     Squared distances end at 4 (those of unit rows do; others are scaled to), so 8 x Hamming +
     squared distance is the lexicographic order. In whole steps of 2^-40, with the grade in the low
@@ -139,18 +136,41 @@ def by_embeddings(
         keys = (steps << 8) | grades_of(part)
         if exclude_self:
             keys[np.arange(part.stop - s), np.arange(s, part.stop)] = np.iinfo(np.int64).max
-        yield rank_runs(_sorted(keys, keys.shape[1] - exclude_self, nearest))
+        keys.sort(axis=1)
+        yield rank_runs(keys[:, : keys.shape[1] - exclude_self])
 
 
-def _sorted(keys: np.ndarray, items: int, nearest: int | None) -> np.ndarray:
-    """The first ``items`` keys of each row in order, or the ``nearest`` of them where the next key
-    is farther: a tie is never cut."""
-    if nearest is not None and nearest < items:
-        keys.partition((nearest - 1, nearest), axis=1)
-        if (keys[:, nearest - 1] >> 8 < keys[:, nearest] >> 8).all():
-            items, keys = nearest, keys[:, :nearest]
-    keys.sort(axis=1)
-    return keys[:, :items]
+def nearest_broken(
+    codes: tuple[Codes, Codes], embeddings: tuple[Any, Any], labels: tuple[Any, Any], nearest: int
+) -> Iterator[Ranking]:
+    """The rankings of ``by_embeddings`` with ``codes``, one query at a time and only as far as the
+    ``nearest`` items reach: whoever is farther by Hamming distance is never looked at.
+    """
+    query, database = (
+        _rows(f"{name} embeddings", value, len(its))
+        for name, value, its in zip(("query", "database"), embeddings, codes, strict=True)
+    )
+    if query.shape[1] != database.shape[1]:
+        _check.refuse(
+            f"Embeddings must agree in dim; got {query.shape[1]} and {database.shape[1]}."
+        )
+    ours, theirs = (rows.numpy() for rows in _scaled(query, database, "cosine"))
+    grades_of = _relevance_rows(*labels, "any", (len(ours), len(theirs)))
+    prepared = words(codes[1])
+    step = max(1, PAIRS // len(theirs))
+    for s in range(0, len(ours), step):
+        part = slice(s, min(s + step, len(ours)))
+        far = hamming(codes[0][part], prepared)
+        grades, products = grades_of(part), ours[part] @ theirs.T
+        for row, distances in enumerate(far):
+            reach = np.bincount(distances).cumsum().searchsorted(nearest)
+            at = np.flatnonzero(distances <= reach)
+            squared = 2 - 2 * products[row, at]
+            keys = np.rint(squared.clip(0, 4) * FINE).astype(np.int64)
+            keys += distances[at].astype(np.int64) * int(8 * FINE)
+            keys = (keys << 8) | grades[row, at]
+            keys.sort()
+            yield rank_runs(keys[None])
 
 
 def _scaled(

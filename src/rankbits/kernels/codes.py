@@ -66,7 +66,7 @@ def _module(database: Words) -> ModuleType:
 def _on_cuda() -> ModuleType:
     if not backend.has_triton() or not torch.cuda.is_available():
         _check.refuse("Searching on a GPU needs a CUDA device and triton; RANKBITS_BACKEND=cpu.")
-    return importlib.import_module("rankbits.kernels.cuda.codes")
+    return importlib.import_module("rankbits.kernels.cuda.codes")  # pragma: no cover - needs a GPU
 
 
 def _pair(queries: Codes | Words, database: Codes | Words) -> tuple[np.ndarray, Words]:

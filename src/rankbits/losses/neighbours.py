@@ -76,7 +76,7 @@ def neighbour_grades(
     step = max(1, CELLS // max(1, len(y)))
     for start in range(0, len(x), step):
         near, part = _squared_distances(x[start : start + step], y), found[start : start + step]
-        for limit, grade in sorted(zip(limits.tolist(), values, strict=True), reverse=True):
+        for grade, limit in sorted(zip(values, limits.tolist(), strict=True)):
             part[near <= limit] = grade
     return found
 

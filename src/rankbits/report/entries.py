@@ -74,6 +74,11 @@ def read(
     ...     read(f"mine={folder}", k=[1])
     Entry(mine: 3 queries x 3 database items, 2 bits)
     """
+    if not isinstance(source, (str, Path)):
+        _check.refuse(
+            "Each source must name a run's folder, a report (.json) or two files of codes; got "
+            f"{type(source).__name__}."
+        )
     text = str(source)
     given, equals, rest = text.partition("=")
     if not equals or Path(text).exists():

@@ -19,6 +19,7 @@ from rankbits.evaluate import evaluate, h2q_average_precision
 from rankbits.quantizers import H2Q, Quantizer, chosen
 from rankbits.reproduce.recipe import Cell, Recipe, combinations, recipes
 from rankbits.reproduce.rows import Row, Settings, row_of
+from rankbits.reproduce.scaled import scaled
 from rankbits.reproduce.source import source_of
 from rankbits.retriever import Sides, sides
 from rankbits.train import Embedded, Run, TrainConfig, train
@@ -26,7 +27,6 @@ from rankbits.train.source import Source
 from rankbits.types import Codes, Report, pack
 
 LOSSES = {"h2q": "l2", "h2q-l1": "l1", "h2q-min": "min_entry", "h2q-variance": "bit_var"}
-KEPT = re.compile(r"mAP.*|hit@\d+|NDCG|R-precision|MAP@R")  # what a row keeps of a report
 CURVE = 40  # validations told of in a row, at most
 OTHER = "recipe:"
 AT_ONCE = 4096  # rows of features embedded at a time; of images, embed's own
@@ -65,7 +65,7 @@ def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
         codes = _encoded(fitted, made.run, found)
         encoding = clock.lap()
         report, more = _judged(codes, found, made.how, recipe.metric)
-        figures = {n: f.value for n, f in report.figures.items() if KEPT.fullmatch(n)} | more
+        figures = {n: f.value for n, f in report.figures.items()} | more
         mean = report.figures["mAP"]
         spent = {"train": made.seconds, "embed": embedding, "fit": fitting, "encode": encoding}
         extra: Row = {} if rows else {"curve": _curve(made.run)}
@@ -110,7 +110,8 @@ def trained(recipe: Recipe, cell: Cell, settings: Settings) -> Trained:
             config = config.with_changes(epochs=2, steps=10, batch_size=size, chunk=None)
         source = source_of(config, recipe.seen, settings.short)
         clock = Clock()
-        run = train(config, examples=source.train, held=source.held, say=_quiet)
+        model = scaled(config, source.train) if recipe.scaled else None
+        run = train(config, examples=source.train, held=source.held, model=model, say=_quiet)
         if not run.progress.finished:
             raise KeyboardInterrupt
         if len(candidates) > 1 and run.progress.best is None:
@@ -180,19 +181,26 @@ def _judged(
 ) -> tuple[Report, dict[str, float]]:
     """The tie-aware report, and what breaking ties by floats makes of it where the protocol does.
 
-    Cutoffs cost time, so only those are looked at that the protocol or the metric speaks of.
+    Figures cost time, so only those are looked at that the protocol or the metric speaks of.
     """
     named = {int(k) for k in re.findall(r"@(\d+)", metric)}
     usual = how.k if how.exclude_self else (max(how.k),) if how.tie_break else ()
     (ours, theirs), (labels, others) = codes or found.embeddings, found.labels
+    points = sorted(k for k in {1, *usual, *named} if k <= len(theirs) - how.exclude_self)
+    only = {"mAP", "NDCG", "MAP@R"} if how.exclude_self else {"mAP"}
+    for k in points:
+        only |= {f"hit@{k}"} if k == 1 or how.exclude_self else {f"mAP@{k} retrieved"}
+    if not metric.endswith("broken") and named <= set(points):
+        only.add(metric)
     report = evaluate(
         ours,
         theirs,
         labels,
         others,
-        k=sorted({1, *usual, *named}),
+        k=points,
         relevance=how.relevance,
         exclude_self=how.exclude_self,
+        only=sorted(only),
     )
     if codes is None or not how.tie_break:
         return report, {}

@@ -66,12 +66,14 @@ def missing(jobs: Iterable[Job], settings: Settings, results: Path) -> list[Job]
 
 
 def do(job: Job, settings: Settings, results: Path) -> Done:
-    """Run a job and write its rows; a refusal is told, and does not stop the others."""
+    """Run a job and write its rows; what fails is told, and does not stop the others."""
     begun = time.monotonic()
     try:
         rows = run_cell(job.recipe, job.cell, settings)
     except Refusal as sentence:
         return Done(job, failed=str(sentence))
+    except Exception as error:  # memory, a disk, a bug: hours of other cells are not to pay for it
+        return Done(job, failed=f"{type(error).__name__}: {error}")
     write(file_of(results, job.recipe.paper, settings.short), rows)
     return Done(job, rows, seconds=time.monotonic() - begun)
 

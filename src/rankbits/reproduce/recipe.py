@@ -32,7 +32,7 @@ KINDS = ("train", "neighbours")
 TEXTS = ("paper", "place", "method", "differs", "metric")
 KEYS = (
     *TEXTS, "bits", "seeds", "quantizers", "kind", "seen", "figures", "train", "choose", "vary",
-    "keep",
+    "keep", "scaled",
 )  # fmt: skip
 OWN = ("bits", "seed", "out", "root", "device")  # of a cell or of the command, never of [train]
 
@@ -89,6 +89,7 @@ class Recipe:
     kind: str = "train"
     seen: int | None = None
     keep: bool = False
+    scaled: bool = False
     figures: dict[str, tuple[float, ...]] = field(default_factory=dict)
     choose: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     vary: dict[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -165,9 +166,10 @@ def recipe_of(name: str, table: dict[str, Any]) -> Recipe:
     quantizers = _listed(name, "quantizers", table.get("quantizers", ["none"]))
     for quantizer in quantizers if kind == "train" else ():
         _check.choice(f"A quantizer of {name}", quantizer, QUANTIZERS)
-    seen, keep = table.get("seen"), table.get("keep", False)
-    if not isinstance(keep, bool):
-        _check.refuse(f"keep of {name} must be true or false; got {keep!r}.")
+    seen = table.get("seen")
+    for key in ("keep", "scaled"):
+        if not isinstance(table.get(key, False), bool):
+            _check.refuse(f"{key} of {name} must be true or false; got {table[key]!r}.")
     bits = _listed(name, "bits", table.get("bits", []))
     seeds = _listed(name, "seeds", table.get("seeds", [0, 1, 2, 3]))
     found = Recipe(
@@ -183,7 +185,8 @@ def recipe_of(name: str, table: dict[str, Any]) -> Recipe:
         quantizers=quantizers,
         kind=kind,
         seen=None if seen is None else _check.whole(f"seen of {name}", seen, 1),
-        keep=keep,
+        keep=table.get("keep", False),
+        scaled=table.get("scaled", False),
         choose=_candidates(name, "choose", table.get("choose", {})),
         vary=_candidates(name, "vary", table.get("vary", {})),
     )
@@ -197,8 +200,8 @@ def _whole(recipe: Recipe) -> Recipe:
         _check.refuse(f"{name} must have either bits or, in [train], dim.")
     if not recipe.seeds or not recipe.quantizers:
         _check.refuse(f"{name} must have at least one seed and one quantizer.")
-    if recipe.keep and recipe.choose:
-        _check.refuse(f"{name} keeps its runs, so it must choose beforehand.")
+    if recipe.keep and (recipe.choose or recipe.scaled):
+        _check.refuse(f"{name} keeps its runs, so it must neither choose nor have scaled = true.")
     for choice in (combinations(recipe.choose), recipe.varied()):
         for changes in choice:
             cell = Cell(recipe.bits[0] if recipe.bits else None, 0, changes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import json
+import math
 import os
 import platform
 import statistics
@@ -136,7 +137,7 @@ def write(path: Path, rows: Iterable[Row]) -> None:
     """Put rows into a file, each in place of what stood there under its key; sorted, so that the
     order in which jobs end leaves no trace."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path):
+    with _locked(path.parent):
         found = {key(row): row for row in read(path)}
         found |= {key(row): row for row in rows}
         text = "".join(
@@ -148,19 +149,29 @@ def write(path: Path, rows: Iterable[Row]) -> None:
 def _sorted(found: dict[str, Row]) -> list[str]:
     def place(each: str) -> tuple[Any, ...]:
         row = found[each]
-        return row["name"], row["bits"] or 0, json.dumps(row["vary"]), row["quantizer"], row["seed"]
+        varied = [(name, *_ordered(value)) for name, value in sorted(row["vary"].items())]
+        return row["name"], row["bits"] or 0, varied, row["quantizer"], row["seed"]
 
     return sorted(found, key=place)
 
 
+def _ordered(value: Any) -> tuple[float, str]:
+    """Numbers by size, before everything else by its spelling."""
+    number = isinstance(value, (int, float))
+    return (float(value), "") if number else (math.inf, json.dumps(value))
+
+
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """The lock is a file beside it, for the file itself is replaced by each writing."""
+def _locked(folder: Path) -> Iterator[None]:
+    """The lock is on the folder, for the file itself is replaced by each writing."""
     import fcntl
 
-    with open(path.with_name(f".{path.name}.lock"), "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(handle)
 
 
 def provenance(device: str = "auto") -> Row:

@@ -54,7 +54,8 @@ def reduced(examples: Examples, side: int, dark: bool = False) -> Examples:
     """
     if not isinstance(examples.inputs, np.ndarray) or examples.kind != "images":
         _check.refuse(f"seen reduces images that are in memory; got {examples.kind}.")
-    view, parts = View(side, examples.inputs.shape[3]), []
+    channels = examples.inputs.shape[3]
+    view, parts = View(side, channels), [np.zeros((0, side, side, channels), np.uint8)]
     for start in range(0, len(examples), 1000):
         part = torch.from_numpy(np.ascontiguousarray(examples.inputs[start : start + 1000]))
         bright = view.plain(255 - part if dark else part)

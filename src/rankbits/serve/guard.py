@@ -44,8 +44,8 @@ FAILED = "Something went wrong here; the log has more under the id of this reque
 DOWN = "The index cannot do that at present; the log has more under the id of this request."
 
 
-class Gone(Exception):
-    """The client has closed the connection."""
+class Gone(BaseException):
+    """The client has closed the connection: no Exception, for the routes would answer that."""
 
 
 def failure(error: BaseException) -> tuple[int, str]:
@@ -154,6 +154,8 @@ class Body:
             if self._seen > self._most:
                 await self.waste()
                 self.refuse()
+        elif not self._done:
+            raise Gone
         return message
 
     async def waste(self) -> None:

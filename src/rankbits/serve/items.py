@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,6 @@ COLUMNS = {
     "title": ("title", "name", "text"),
 }
 KEPT = 512  # thumbnails in memory
-
-Picture = Callable[[], tuple[bytes, str]]
 
 
 class Items:

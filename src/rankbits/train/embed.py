@@ -18,6 +18,7 @@ from rankbits.train.step import precision
 from rankbits.types import pack
 
 QUERIES, DATABASE = 1000, 10_000  # rows judged at a validation, at most
+FEW = 20  # of a class: fewer of them say little of each other
 
 
 def seen(inputs: torch.Tensor, view: View | None, device: torch.device) -> torch.Tensor:
@@ -89,8 +90,10 @@ class Validation:
     """Mean average precision on rows held out: of codes by tie-aware Hamming ranking, of embeddings
     by cosine.
 
-    Held-out rows query the training rows where they have classes in common, otherwise (new classes,
-    as in metric learning) each other. At most ``QUERIES`` and ``DATABASE`` rows, by seed.
+    Held-out rows query each other, for a network gathers the rows it learned from more tightly than
+    any others, and a ranking of those flatters whoever learned them by heart. Only where a class
+    has fewer than ``FEW`` held-out rows, and was learned, the training rows are the database. At
+    most ``QUERIES`` and ``DATABASE`` rows, by seed.
     """
 
     def __init__(self, train: Examples, held: Examples, *, binary: bool, seed: int = 0) -> None:
@@ -101,7 +104,8 @@ class Validation:
             known = bool((held.labels.any(0) & train.labels.any(0)).any())
         else:
             known = bool(np.isin(held.labels, train.labels).any())
-        self.database = _at_most(train, DATABASE, draw) if known else None
+        few = len(self.queries) < FEW * self.queries.classes
+        self.database = _at_most(train, DATABASE, draw) if known and few else None
 
     def measure(
         self, model: torch.nn.Module, view: View | None, device: torch.device, **options: object

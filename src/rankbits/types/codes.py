@@ -111,7 +111,7 @@ def pack(signs: Any) -> Codes:
     array([[ 1, -1, -1,  1]], dtype=int8)
     """
     if isinstance(signs, torch.Tensor) and signs.device.type != "cpu":
-        return _pack_on_device(signs)
+        return _pack_on_device(signs)  # pragma: no cover - needs a GPU
     found = _check.finite("signs", _check.matrix("signs", signs))
     bits = _check.whole("The number of columns (bits)", found.shape[1], 1)
     return Codes(np.packbits(found > 0, axis=1), bits)

@@ -1,0 +1,257 @@
+"""What a run keeps and how it is stopped: files of tensors, its log, signals, processes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+import types
+
+import numpy as np
+import pytest
+import torch
+
+import rankbits as rb
+from rankbits._files import write_arrays
+from rankbits.data.examples import Examples
+from rankbits.train.checkpoints import (
+    CHECKPOINT,
+    WEIGHTS,
+    Progress,
+    load_checkpoint,
+    load_tensors,
+    put,
+    save_checkpoint,
+    save_tensors,
+)  # fmt: skip
+from rankbits.train.diary import LOG, Diary, read_log
+from rankbits.train.embed import DATABASE, QUERIES, Validation, embed
+from rankbits.train.processes import Processes, Stop, device_of
+from rankbits.train.run import RUN, as_examples
+from rankbits.train.step import Replay, batch_gradient, chosen_precision, precision
+
+X = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
+LABELS = np.arange(40) % 4
+
+
+def quiet(line):
+    pass
+
+
+def test_halves_come_back_as_they_were(tmp_path):
+    kept = {
+        "half": torch.tensor([1.5, -0.0, 3e38], dtype=torch.bfloat16),
+        "whole": torch.arange(3),
+        "scalar": torch.tensor(2.5),
+    }
+    save_tensors(tmp_path / "x.safetensors", "model", kept, {"step": 3})
+    found, facts = load_tensors(tmp_path / "x.safetensors", "model")
+    assert facts == {"step": 3}
+    for name, value in kept.items():
+        assert found[name].dtype == value.dtype and torch.equal(found[name], value)
+    write_arrays(
+        tmp_path / "y.safetensors", "model", {"facts": "{"}, {"a": np.ones(1)}, form=".safetensors"
+    )
+    with pytest.raises(rb.Refusal, match="is not a rankbits model file"):
+        load_tensors(tmp_path / "y.safetensors", "model")
+
+
+def test_a_state_that_does_not_fit_says_why(tmp_path):
+    module, path = torch.nn.Linear(3, 2), tmp_path / "w"
+    good = module.state_dict()
+    for change, said in (
+        ({"bias": None}, "has no 'bias': it was made with another model."),
+        ({"bias": torch.zeros(5)}, r"has 'bias' of shape \(5,\), but the model's has \(2,\)."),
+        ({"more": torch.zeros(1)}, "has 'more', which the model has not."),
+    ):
+        given = {n: t for n, t in {**good, **change}.items() if t is not None}
+        with pytest.raises(rb.Refusal, match=said):
+            put(module, given, path)
+
+
+class Counted(torch.optim.SGD):
+    """An optimiser that keeps a plain number and a None beside its tensors."""
+
+    def step(self):
+        super().step()
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.state[p]["times"] = self.state[p].get("times", 0) + 1
+                self.state[p]["nothing"] = None
+
+
+def test_an_optimisers_plain_numbers_are_kept(tmp_path):
+    def made():
+        torch.manual_seed(0)
+        model = torch.nn.Linear(3, 2)
+        return model, Counted(model.parameters(), 0.1, momentum=0.9)
+
+    model, optimiser = made()
+    for _ in range(3):
+        model(torch.ones(1, 3)).sum().backward()
+        optimiser.step()
+    loss = torch.nn.Module()
+    save_checkpoint(tmp_path, model, loss, optimiser, Progress(step=3), {"more": 1})
+    again, fresh = made()
+    progress, facts = load_checkpoint(tmp_path, again, loss, fresh)
+    assert progress == Progress(step=3) and facts["more"] == 1
+    assert torch.equal(again.weight, model.weight)
+    for one, two in zip(optimiser.state.values(), fresh.state.values(), strict=True):
+        assert two["times"] == 3 and "nothing" not in two
+        assert torch.equal(one["momentum_buffer"], two["momentum_buffer"])
+
+
+def test_the_log_forgets_what_is_past_the_checkpoint(tmp_path):
+    rows = [{"step": s, "loss": s / 2} for s in range(4)]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / LOG).write_text(text + '{"step": 4, "lo')
+    assert read_log(tmp_path) == rows and read_log(tmp_path, 1) == rows[:2]
+    diary = Diary(tmp_path)
+    diary.open(1)
+    diary.write({"step": 2, "loss": 9.0})
+    assert read_log(tmp_path) == [*rows[:2], {"step": 2, "loss": 9.0}]
+
+
+def test_tensorboard_is_told_every_number(tmp_path, monkeypatch):
+    told, made = [], []
+
+    class SummaryWriter:
+        def __init__(self, folder, purge_step):
+            made.append((folder, purge_step))
+
+        def add_scalar(self, *scalar):
+            told.append(scalar)
+
+        def close(self):
+            made.append("closed")
+
+    module = types.ModuleType("torch.utils.tensorboard")
+    module.SummaryWriter = SummaryWriter
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    diary = Diary(tmp_path, tensorboard=True)
+    diary.open(5)
+    diary.write({"step": 6, "epoch": 1, "loss": 0.5})
+    diary.close()
+    diary.close()
+    assert told == [("loss", 0.5, 6)]
+    assert made == [(str(tmp_path / "tensorboard"), 6), "closed"]
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    diary.open(6)
+    assert diary.writer is None
+
+
+def test_signals_are_heard_in_the_main_thread_only():
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    for number, why in ((signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")):
+        stop = Stop()
+        with stop.listening():
+            signal.raise_signal(number)
+            assert stop.why == why
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+    heard = []
+
+    def elsewhere():
+        with Stop().listening():
+            heard.append(signal.getsignal(signal.SIGTERM) == before[0])
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert heard == [True]
+
+
+def test_a_process_alone_is_the_first_of_one():
+    alone = Processes.join(torch.device("cpu"))
+    assert (alone.rank, alone.world, alone.first(7)) == (0, 1, 0)
+    assert alone.any(True) and not alone.any(False)
+    norm = torch.nn.BatchNorm1d(3)
+    alone.average_buffers(norm)
+    alone.wait()
+    assert torch.equal(norm.running_var, torch.ones(3))
+
+
+def test_devices_that_are_not_there(monkeypatch):
+    assert device_of("cpu") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert device_of("auto") == torch.device("cpu")
+    with pytest.raises(rb.Refusal, match="'cuda:1' was asked for, but torch finds no CUDA device"):
+        device_of("cuda:1")
+    with pytest.raises(rb.Refusal, match="device must be 'auto', 'cpu', 'cuda' or 'cuda:N'"):
+        device_of("tpu?")
+
+
+def test_half_precision_is_judged_in_full():
+    """Embeddings of autocast are bfloat16; the loss sees float32, and the gradient fits."""
+    torch.manual_seed(0)
+    model, x, cpu = torch.nn.Linear(6, 4), torch.from_numpy(X), torch.device("cpu")
+    seen = []
+
+    def made(start, stop):
+        with precision("bf16", cpu):
+            return model(x[start:stop])
+
+    def loss(z):
+        seen.append(z.dtype)
+        return z.square().mean()
+
+    _, z = batch_gradient(made, 40, loss, Replay(model, 0), chunk=16)
+    assert seen == [torch.float32] and z.dtype == torch.float32
+    wanted = torch.autograd.grad(model(x).square().mean(), model.weight)[0]
+    torch.testing.assert_close(model.weight.grad, wanted, rtol=0.05, atol=0.01)
+    assert chosen_precision("bf16", cpu) == "bf16" and chosen_precision("auto", cpu) == "off"
+
+
+def test_a_batch_of_nothing_has_no_gradient():
+    model, unused = torch.nn.Linear(6, 4), torch.ones(2, requires_grad=True)
+    value, z = batch_gradient(
+        lambda a, b: model(torch.zeros(b - a, 6)), 0, lambda z: z.sum(), Replay(model, 0),
+        own=[unused],
+    )  # fmt: skip
+    assert value == 0 and z.shape == (0, 4)
+    assert model.weight.grad is None and unused.grad is None
+
+
+def test_runs_that_cannot_be_read(tmp_path):
+    own = Examples(X, LABELS)
+    out = tmp_path / "run"
+    rb.train(examples=own, bits=4, epochs=1, batch_size=16, out=str(out), say=quiet)
+    (out / WEIGHTS).rename(out / "kept")
+    with pytest.raises(rb.Refusal, match=r"has no weights yet .* at the first validation"):
+        rb.load_run(out)
+    (out / "kept").rename(out / WEIGHTS)
+    facts = json.loads((out / RUN).read_text())
+    facts["inputs"] = {"colour": "red"}
+    (out / RUN).write_text(json.dumps(facts))
+    with pytest.raises(rb.Refusal, match="is damaged or not a run's description"):
+        rb.load_run(out)
+    assert (out / CHECKPOINT).is_file()
+
+
+def test_what_is_no_image_is_not_embedded(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"no image")
+    files = as_examples(str(tmp_path / "a.png"))
+    assert len(files) == 1 and files.kind == "files"
+    with pytest.raises(rb.Refusal, match="Images need a View"):
+        embed(torch.nn.Identity(), files, None)
+    with pytest.raises(rb.Refusal, match="The examples must not be empty; got 0 rows"):
+        embed(torch.nn.Identity(), Examples(X[:0], LABELS[:0]), None)
+    labelled = Examples(files.inputs, np.zeros(1, np.int64))
+    with pytest.raises(rb.Refusal, match="None of the first 1 images can be read: "):
+        rb.train(examples=labelled, validation=0, epochs=1, say=quiet)
+
+
+def test_many_rows_are_judged_by_a_draw(monkeypatch):
+    module = sys.modules["rankbits.train.embed"]  # rankbits.train is the function
+    monkeypatch.setattr(module, "QUERIES", 5)
+    monkeypatch.setattr(module, "DATABASE", 9)
+    assert QUERIES > 5 and DATABASE > 9
+    hot = np.eye(4, dtype=bool)[LABELS]
+    for labels in (LABELS, hot):
+        rows = Examples(X, labels)
+        judge = Validation(rows, rows, binary=True)
+        assert len(judge.queries) == 5 and len(judge.database) == 9
+    strangers = Validation(Examples(X, hot[:, ::-1] & hot), Examples(X, hot), binary=True)
+    assert strangers.database is None

@@ -1,0 +1,43 @@
+"""A package that is missing is one sentence, which names what to install."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+import rankbits as rb
+from rankbits.data.arrays import read_array
+from rankbits.data.folders import read_examples
+from rankbits.data.publishers.omniglot import _pixels
+from rankbits.indexes.export import to_arrow, to_faiss
+
+X = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+INDEX = rb.HammingIndex(4).add(rb.pack(X))
+
+
+@pytest.mark.parametrize(
+    ("package", "call", "sentence"),
+    [
+        ("pyarrow", lambda path: read_array(path), "Parquet files need the package pyarrow"),
+        ("pyarrow", lambda path: read_examples(path), "pip install 'rankbits[parquet]'"),
+        ("pyarrow", lambda path: to_arrow(INDEX), "to_arrow needs pyarrow"),
+        ("faiss", lambda path: to_faiss(INDEX), "to_faiss needs the package faiss-cpu"),
+        ("faiss", lambda path: rb.Sign().fit(X).to_faiss(), "to_faiss needs the package faiss-cpu"),
+        ("onnx", lambda path: rb.Sign().fit(X).to_onnx("x.onnx"), "to_onnx needs the package onnx"),
+        ("PIL", lambda path: _pixels("a.png", b""), "Images need Pillow"),
+        ("fcntl", lambda path: rb.open_index(f"{path}.index", 4), "a system with file locks"),
+    ],
+)
+def test_is_named_in_one_sentence(monkeypatch, tmp_path, package, call, sentence):
+    path = tmp_path / "x.parquet"
+    path.write_bytes(b"PAR1")
+    for name in [n for n in sys.modules if n.split(".")[0] == package]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(rb.Refusal) as told:
+        call(path)
+    text = str(told.value)
+    assert sentence in text and text.endswith(".") and "\n" not in text
+    assert package == "fcntl" or "pip install" in text

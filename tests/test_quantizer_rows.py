@@ -1,0 +1,72 @@
+"""Rows that are many, few or of no use: what is drawn of them, and what is learned all the same."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import rankbits as rb
+from rankbits._files import write_arrays
+from rankbits.quantizers import rotations, rows
+from rankbits.quantizers.supervised import _choose
+
+X = np.random.default_rng(0).normal(size=(90, 6)).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
+def test_a_draw_is_in_the_order_of_the_file(kind):
+    drawn, chosen = rows.sample(kind(X), 20, seed=3)
+    assert len(set(chosen.tolist())) == 20 and (np.diff(chosen) > 0).all()
+    np.testing.assert_array_equal(drawn.numpy(), X[chosen])
+    assert (chosen == rows.sample(kind(X), 20, seed=3)[1]).all()
+    whole, every = rows.sample(kind(X), 90, seed=3)
+    assert len(whole) == len(every) == 90
+
+
+def test_labels_follow_the_rows_that_are_drawn(monkeypatch):
+    """A supervised rotation of a sample is that of the sample with its own labels."""
+    labels = np.arange(90) % 3
+    monkeypatch.setattr(rotations, "MOST_ROWS", 60)
+    few = rb.SupervisedRotation(seed=1, steps=4).fit(X, labels)
+    chosen = rows.sample(X, 60, 1)[1]
+    monkeypatch.setattr(rotations, "MOST_ROWS", 1000)
+    alone = rb.SupervisedRotation(seed=1, steps=4).fit(X[chosen], labels[chosen])
+    torch.testing.assert_close(few.rotation_, alone.rotation_)
+
+
+def test_fit_transform_is_both():
+    one = rb.ITQ(seed=0).fit_transform(X)
+    np.testing.assert_array_equal(one, rb.ITQ(seed=0).fit(X).transform(X))
+
+
+def test_a_rotation_that_gains_nothing_is_not_taken():
+    """Rows that are signs already: no rotation is nearer to its signs than they are."""
+    signs = np.sign(X)
+    made = rb.ITQ(steps=0, start="random").fit(signs)
+    assert made.objectives_[0] > 0.1 and made.objective_ == pytest.approx(0, abs=1e-6)
+    torch.testing.assert_close(made.rotation_, torch.eye(6))
+
+
+def test_nobody_near_the_best_means_the_best():
+    far = {name: np.array([0.0, 1.0]) for name in ("identity", "h2q")}
+    assert _choose({**far, "learned": np.array([1.0, 2.0])}) == "learned"
+
+
+def test_quantizers_that_are_none(tmp_path):
+    path = tmp_path / "q.safetensors"
+    good = {"weight_": np.eye(2, dtype=np.float32), "offset_": np.zeros(2, np.float32)}
+    facts = {"class": "Sign", "options": "{}", "objective": "null"}
+    write_arrays(path, "quantizer", facts, good, form=".safetensors")
+    assert not hasattr(rb.load(path), "objective_") or rb.load(path).objective_ is None
+    for change, arrays, said in (
+        ({"class": "Nobody"}, good, "holds no quantizer that this version knows"),
+        ({}, {"offset_": good["offset_"]}, "holds no quantizer that this version knows"),
+        ({"options": "{"}, good, "is damaged: its options cannot be read"),
+    ):
+        write_arrays(path, "quantizer", {**facts, **change}, arrays, form=".safetensors")
+        with pytest.raises(rb.Refusal, match=said):
+            rb.load(path)
+    assert json.loads(facts["options"]) == {}

@@ -1,0 +1,311 @@
+"""What a service is made from (items, models, comparisons), and how it listens."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import io
+import json
+import queue
+import socket
+import struct
+import sys
+import threading
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import uvicorn
+from PIL import Image
+
+import rankbits as rb
+from rankbits.commands.serve import read_report
+from rankbits.serve import (
+    Encoder,
+    Items,
+    Limits,
+    Service,
+    create_app,
+    read_comparison,
+    read_encoder,
+    read_items,
+    running,
+)  # fmt: skip
+from rankbits.serve.compare import compared
+from rankbits.serve.connection import connection
+from rankbits.serve.items import KEPT
+from rankbits.serve.logs import Log
+from rankbits.serve.pictures import of_array
+from serving import few_steps
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(30, 8)).astype(np.float32)
+CODES = rb.pack(X)
+
+
+def test_labels_are_found_by_their_words():
+    none = Items(range(3))
+    assert none.labelled("a").tolist() == [] and none.label(0) is None
+    numbered = Items(range(3), labels=[4, 0, 4])
+    assert numbered.labelled("4").tolist() == [0, 2] and numbered.label(1) == "0"
+    assert numbered.labelled("four").tolist() == []
+    several = Items(range(2), labels=np.array([[1, 0], [1, 1]], bool))
+    assert several.labelled("1").tolist() == [1] and several.labelled("9").tolist() == []
+    assert not none.pictured(-1) and none.picture(0) is None
+
+
+def test_thumbnails_are_kept_only_so_many(tmp_path):
+    grey = RNG.integers(0, 256, (KEPT + 2, 4, 4, 1), dtype=np.uint8)
+    items = Items(range(len(grey)), images=grey)
+    first = items.picture(0)
+    assert items.picture(0) is first
+    for row in range(len(grey)):
+        items.picture(row)
+    assert len(items._kept) == KEPT and items.picture(0) is not first
+    with Image.open(io.BytesIO(first[0])) as image:
+        assert image.size == (64, 64) and image.mode == "L"
+        assert (np.asarray(image)[::16, ::16] == grey[0, :, :, 0]).all()
+
+
+def test_pictures_need_an_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(rb.Refusal, match=r"Images need Pillow: pip install 'rankbits\[images\]'"):
+        of_array(np.zeros((4, 4), np.uint8))
+
+
+def test_tables_of_items(tmp_path):
+    table = tmp_path / "t.tsv"
+    table.write_text("name\tclass\nA cat\tcat\nA rock\t\nA dog\tdog\n")
+    found = read_items(table, strings=True)
+    assert found.row("2") == 2 and found.title("0") == "A cat"
+    assert found.labels.tolist() == [0, -1, 1] and found.label(1) is None
+    table.write_text("id\n7\n")
+    assert read_items(table, strings=False).label(0) is None
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bytes.csv").write_bytes(b"id\n\xff\xfe\n")
+    (tmp_path / "uneven.csv").write_text("id,title\n1\n")
+    (tmp_path / "notes.txt").write_text("id\n")
+    for name, said in (
+        ("none.csv", "none.csv does not exist."),
+        ("notes.txt", r"must be a folder of images or a table \(.csv, .tsv\)."),
+        ("empty", "empty holds no image."),
+        ("bytes.csv", "is not a table in UTF-8 text."),
+        ("uneven.csv", "must have a header and rows of as many fields."),
+    ):
+        with pytest.raises(rb.Refusal, match=said):
+            read_items(tmp_path / name, strings=False)
+
+
+@pytest.fixture
+def _few_steps():
+    with few_steps():
+        yield
+
+
+@pytest.mark.usefixtures("_few_steps")
+def test_comparisons_of_files(tmp_path):
+    path, labels = tmp_path / "x.npz", np.arange(30) % 3
+    np.savez(path, embeddings=X)
+    plain = read_comparison(path, 8)
+    assert plain.names == ("float", "sign", "itq", "h2q")
+    told = plain.answer("4", 3, None)["methods"]
+    assert [method["ap"] for method in told] == [None] * 4
+    assert told[0]["bands"][0]["items"][0]["id"] == "4"
+    named = read_comparison(path, 8, Items(range(30), labels=labels))
+    np.testing.assert_array_equal(named.labels, labels)
+    hidden = Items(range(30), labels=np.where(labels == 0, -1, labels))
+    assert read_comparison(path, 8, hidden).labels is None
+    assert read_comparison(path, 8, Items(range(9), labels=labels[:9])).labels is None
+    np.savez(path, embeddings=X, labels=labels, ids=np.array([f"n{i}" for i in range(30)]))
+    own = read_comparison(path, 4)
+    assert own.names[-1] == "supervised" and own.answer("n4", 1, None)["query"]["id"] == "n4"
+    lonely = compared(X, np.where(np.arange(30) == 4, 7, labels), bits=8).answer("4", 3, None)
+    assert lonely["methods"][0]["ap"] is None  # nobody else has its label
+    np.savez(path, rows=X)
+    with pytest.raises(rb.Refusal, match="must hold an array called 'embeddings'"):
+        read_comparison(path, 8)
+
+
+def test_models_of_retrievers_and_of_images(tmp_path):
+    labels = np.arange(30) % 3
+    rb.Retriever(None, "sign").fit(X, labels).save(tmp_path / "plain")
+    assert read_encoder(tmp_path / "plain").vector(X[:4]) == CODES[:4]
+    images = (RNG.random((30, 16, 16, 1)) * 255).astype(np.uint8)
+    config = rb.TrainConfig().with_changes(bits=6, epochs=1, batch_size=8, side=16, model="conv")
+    kept = rb.Retriever(config).fit(rb.data.Examples(images, labels), labels)
+    kept.save(tmp_path / "kept")
+    encoder = read_encoder(tmp_path / "kept")
+    assert encoder.accepts == ("vector", "image") and encoder.dims == (6,)
+    floats = RNG.normal(size=(2, 6)).astype(np.float32)
+    assert encoder.vector(floats) == kept.quantizer_.encode(floats)
+    out = io.BytesIO()
+    Image.fromarray(images[3, :, :, 0]).save(out, "PNG")
+    out.seek(0)
+    assert encoder.image(out) == kept.encode(images[3:4])
+
+
+def test_reports_are_read_or_refused(tmp_path):
+    with pytest.raises(rb.Refusal, match="does not exist or is not a file"):
+        read_report(tmp_path)
+    path = tmp_path / "r.json"
+    path.write_text('{"figures": {}}')
+    assert read_report(path) == {"figures": {}}
+
+
+def test_what_an_address_means(monkeypatch):
+    assert not running.is_loopback("example.org") and running.is_loopback("::1")
+    with running.bound("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(rb.Refusal, match=f"Cannot listen on 127.0.0.1, port {port}: "):
+            running.bound("127.0.0.1", port)
+    asked = []
+    monkeypatch.setattr("resource.getrlimit", lambda kind: (256, 1000))
+    monkeypatch.setattr("resource.setrlimit", lambda kind, both: asked.append(both))
+    assert running.most_connections() == 1000 - running.SPARE and asked == [(1000, 1000)]
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert running.most_connections() == 500
+
+
+def test_serving_needs_an_extra(monkeypatch):
+    service = Service(rb.HammingIndex(8))
+    for missing in ("httptools", "fastapi"):
+        monkeypatch.setitem(sys.modules, missing, None)
+        with pytest.raises(rb.Refusal, match=r"pip install 'rankbits\[serve\]'"):
+            running.serve(service) if missing == "httptools" else create_app(service)
+    service.close()
+
+
+def test_a_log_that_nobody_reads_stops_nothing():
+    log = Log(io.StringIO())
+    log._stream.close()
+    log.event("started")
+    log.flush()
+    assert log._lines == []
+
+
+class Line:
+    """A transport that remembers."""
+
+    def __init__(self) -> None:
+        self.sent, self.closed, self.aborted = b"", False, asyncio.Event()
+
+    def get_extra_info(self, name):
+        return None
+
+    def write(self, data):
+        self.sent += data
+
+    def is_closing(self):
+        return self.closed
+
+    def close(self):
+        self.closed = True
+
+    def abort(self):
+        self.aborted.set()
+
+
+def test_connections_have_their_limits():
+    config = uvicorn.Config(lambda scope: None, log_config=None)
+    config.load()
+
+    async def meet(most, seconds):
+        made = connection(Limits(seconds=seconds), most)
+        line = Line()
+        protocol = made(config, uvicorn.server.ServerState(), {})
+        protocol.connection_made(line)
+        return protocol, line
+
+    async def crowd():
+        protocol, line = await meet(0, 20.0)
+        assert line.sent.startswith(b"HTTP/1.1 503 ") and b"Too many connections" in line.sent
+        before = line.sent
+        protocol._too_late()  # an answer was given; there is no second
+        assert line.sent == before and line.closed
+
+    async def reads():
+        protocol, line = await meet(9, 20.0)
+        protocol.pause_writing()
+        timer = protocol._stuck
+        protocol.pause_writing()
+        assert protocol._stuck is timer
+        protocol.resume_writing()
+        assert timer.cancelled() and protocol._stuck is None and not line.aborted.is_set()
+        protocol.connection_lost(None)
+
+    async def never_reads():
+        protocol, line = await meet(9, 0.01)
+        protocol._came()
+        protocol.pause_writing()
+        await asyncio.wait_for(line.aborted.wait(), 60)
+        protocol.connection_lost(None)
+        assert protocol._stuck.cancelled()
+
+    for scene in (crowd, reads, never_reads):
+        asyncio.run(scene())
+
+
+@contextmanager
+def threaded(service, monkeypatch):
+    """``serve`` in a thread: its port, its log and the server, whose end is the test's."""
+    kept, said, log = [], queue.Queue(), io.StringIO()
+
+    class Server(uvicorn.Server):
+        def __init__(self, config):
+            super().__init__(config)
+            kept.append(self)
+
+    monkeypatch.setattr(uvicorn, "Server", Server)
+    before = sys.getswitchinterval()
+    given = {"port": 0, "say": said.put, "log": Log(log)}
+    thread = threading.Thread(target=running.serve, args=(service,), kwargs=given)
+    thread.start()
+    try:
+        line = said.get(timeout=60)
+        yield int(line.split("/")[2].rpartition(":")[2]), log, kept
+    finally:
+        kept[0].should_exit = True
+        thread.join(60)
+        sys.setswitchinterval(before)
+
+
+def posted(port, body, **headers):
+    line = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    line.request("POST", "/search", json.dumps(body), headers)
+    reply = line.getresponse()
+    told = json.loads(reply.read())
+    line.close()
+    return reply.status, told
+
+
+def test_the_short_way_and_the_long_say_the_same(monkeypatch):
+    def text(words):
+        if words == "none":
+            raise rb.Refusal("There are no such words.")
+        return CODES[3]
+
+    encoder = Encoder(rb.pack, None, text, dims=(8,), bits=8)
+    service = Service(rb.HammingIndex(8).add(CODES), encoder=encoder, limits=Limits(waiting=1))
+    began, go, work = threading.Event(), threading.Event(), service.batcher._work
+    with threaded(service, monkeypatch) as (port, log, kept):
+        by_code = posted(port, {"code": CODES.packed[3].tobytes().hex(), "k": 2})[1]
+        status, by_text = posted(port, {"text": "words", "k": 2})
+        assert status == 200 and by_text["bands"] == by_code["bands"]
+        assert posted(port, {"text": "none"}) == (422, {"error": "There are no such words."})
+        status, told = posted(port, {"id": 3}, Host="evil.example")
+        assert status == 421 and "under the name it listens on only" in told["error"]
+        service.batcher._work = lambda jobs: (began.set(), go.wait(60), work(jobs))[2]
+        body = b'{"id": 3, "k": 1}'
+        head = b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
+            line.sendall(head + body)
+            assert began.wait(60)
+            status, told = posted(port, {"id": 3})  # one is at work, and one may be
+            assert status == 503 and told["error"].startswith("Too many requests are waiting")
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset
+        while kept[0].server_state.connections:
+            pass
+        go.set()
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert [line["status"] for line in lines if "status" in line] == [200, 200, 422, 421, 503, 499]
+    assert lines[-1]["event"] == "stopped"
