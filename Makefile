@@ -13,15 +13,15 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.use: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[images,report]'
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[images,report]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[dev]'
 	touch $@ $(VENV)/.use
 
 $(VENV)/.bench: pyproject.toml constraints.txt | $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,bench]'
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[dev,bench]'
 	touch $@
 
 check: $(VENV)/.dev
@@ -57,4 +57,4 @@ docs: $(VENV)/.dev
 	$(BIN)/python docs/build.py
 
 clean:
-	rm -rf $(VENV) $(VENV)-wheel build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage
+	rm -rf $(VENV) $(VENV)-wheel build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage*

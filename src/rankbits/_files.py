@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -37,6 +38,23 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], objec
         Path(temporary).unlink(missing_ok=True)
         raise
     _sync_folder(target.parent)
+
+
+@contextmanager
+def alone(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """One process at a time, where the system has locks; others wait. The lock is on the folder,
+    for a file is replaced by each writing, and it ends with whoever holds it."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _umask() -> int:

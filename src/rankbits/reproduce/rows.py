@@ -15,8 +15,7 @@ import platform
 import statistics
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from typing import Any
 import torch
 
 from rankbits import _check
-from rankbits._files import write_whole
+from rankbits._files import alone, write_whole
 from rankbits.reproduce.recipe import Cell, Recipe
 
 Row = dict[str, Any]
@@ -137,7 +136,7 @@ def write(path: Path, rows: Iterable[Row]) -> None:
     """Put rows into a file, each in place of what stood there under its key; sorted, so that the
     order in which jobs end leaves no trace."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path.parent):
+    with alone(path.parent):
         found = {key(row): row for row in read(path)}
         found |= {key(row): row for row in rows}
         text = "".join(
@@ -159,19 +158,6 @@ def _ordered(value: Any) -> tuple[float, str]:
     """Numbers by size, before everything else by its spelling."""
     number = isinstance(value, (int, float))
     return (float(value), "") if number else (math.inf, json.dumps(value))
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """The lock is on the folder, for the file itself is replaced by each writing."""
-    import fcntl
-
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def provenance(device: str = "auto") -> Row:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from rankbits import _check
-from rankbits._files import write_whole
+from rankbits._files import alone, write_whole
 from rankbits.data.examples import Examples
 from rankbits.data.images import ImageFiles
 from rankbits.data.root import data_root
@@ -48,10 +48,11 @@ def frozen_features(examples: Examples, config: TrainConfig) -> Examples:
     if run:
         side = load_run(name).inputs.side
     path = data_root(config.root) / "features" / f"{_key(examples, name, weights, side, run)}.npy"
-    if not path.is_file():
-        found = _computed(examples, name, side, device_of(config.device), run=run)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, lambda file: np.save(file, found))  # type: ignore[arg-type]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with alone(path.parent):  # of many runs that want them, one computes
+        if not path.is_file():
+            found = _computed(examples, name, side, device_of(config.device), run=run)
+            write_whole(path, lambda file: np.save(file, found))  # type: ignore[arg-type]
     try:
         kept = np.load(path, mmap_mode="r")
         whole = kept.ndim == 2 and len(kept) == len(examples)
