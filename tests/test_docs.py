@@ -71,6 +71,7 @@ def test_every_block_runs_and_prints_what_the_page_says(page, tmp_path, monkeypa
 def test_the_page_of_training_runs(tmp_path, monkeypatch):
     image = pytest.importorskip("PIL.Image")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RANKBITS_DATA", str(tmp_path / "root"))
     drawn = np.random.default_rng(0)
     for number in range(24):
         folder = Path("pictures", "ab"[number % 2])

@@ -90,6 +90,7 @@ def serve(
     hosts = frozenset(("localhost", "127.0.0.1", "[::1]", host, f"[{host}]")) if loopback else None
     app = create_app(service, log=log, hosts=hosts)
     listening = bound(host, port)
+    service.warm()
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{listening.getsockname()[1]}/"
     reach = "" if loopback else " Anybody who can reach this machine can search it."
