@@ -47,7 +47,8 @@ $(VENV)/.browser: | $(VENV)/.dev
 	npm install --silent --prefix build axe-core >/dev/null 2>&1 || echo "no axe-core: one test less"
 	touch $@
 
-test: check wheel $(VENV)/.browser
+test: $(VENV)/.dev
+	$(MAKE) --jobs=3 --output-sync=target check wheel $(VENV)/.browser
 	$(BIN)/python -m pytest -n auto --dist loadgroup --cov --cov-report=term:skip-covered
 
 bench: $(VENV)/.bench

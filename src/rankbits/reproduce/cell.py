@@ -106,7 +106,7 @@ def trained(recipe: Recipe, cell: Cell, settings: Settings) -> Trained:
             changes["out"] = str(kept(recipe, one, settings))
         config = _on_others(recipe.config(one, **changes), cell, settings)
         if settings.short:
-            size = min(config.batch_size, 100)
+            size = min(config.batch_size, 48)
             config = config.with_changes(epochs=2, steps=10, batch_size=size, chunk=None)
         source = source_of(config, recipe.seen, settings.short)
         clock = Clock()
