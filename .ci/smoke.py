@@ -40,7 +40,7 @@ embeddings[:, :3] += 3 * np.eye(3, dtype=np.float32)[labels]
 with tempfile.TemporaryDirectory() as name:
     os.chdir(name)
     np.savez("x.npz", embeddings=embeddings, labels=labels)
-    rankbits("fit", "x.npz", "--bits", "16", "--method", "pca", "-o", "q")
+    rankbits("fit", "x.npz", "--bits", "16", "-o", "q")
     rankbits("encode", "q", "x.npz", "-o", "codes.npz")
     rankbits("index", "codes.npz", "-o", "codes.index")
     assert "0" in rankbits("search", "codes.index", "codes.npz", "-k", "3")
