@@ -108,9 +108,22 @@ def test_heads_start_as_said():
     assert abs(float(head.weight.detach().std()) - 0.01) < 2e-4 and not head.bias.any()
     assert EmbeddingHead(400, 300).weight.detach().abs().max() <= 0.05
     assert [type(layer).__name__ for layer in MLP(4, 2, hidden=(3,), dropout=0.5)] == [
-        "Linear", "ReLU", "Dropout", "Linear",
+        "Dropout", "Linear", "ReLU", "Dropout", "Linear",
     ]  # fmt: skip
     assert len(MLP(4, 2, hidden=())) == 1
+
+
+@pytest.mark.parametrize("name", ["linear", "mlp"])
+def test_dropout_is_for_training_only(name):
+    torch.manual_seed(0)
+    network = embedder(name, 8, inputs=64, dropout=0.5)
+    rows = torch.rand(4, 64)
+    assert not torch.equal(network(rows), network(rows))
+    network.eval()
+    assert torch.equal(network(rows), network(rows))
+    plain = embedder(name, 8, inputs=64)
+    assert torch.equal(plain(rows), plain(rows))  # as networks were before there was any
+    assert not any(isinstance(part, torch.nn.Dropout) for part in plain.modules())
 
 
 def test_grey_images_are_repeated_and_scales_differ():

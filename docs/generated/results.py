@@ -74,7 +74,9 @@ def differences(evidence: Evidence, claim: Claim) -> str:
 def section(evidence: Evidence, claim: Claim, finding: Finding) -> str:
     missing = lacking(evidence, claim)
     said = verdict(finding, missing)
-    text = f"\n### {claim.title}\n\n{claim.says}\n\n{said[:2]}{said[2:3].upper()}{said[3:]}"
+    first = 2 if said.startswith("**") else 0
+    said = said[:first] + said[first].upper() + said[first + 1 :]
+    text = f"\n### {claim.title}\n\n{claim.says}\n\n{said}"
     text += f". Rule: {claim.rule}." if finding.verdict not in ("", NONE, CANNOT) else "."
     text += f" {missing:,} rows are missing." if missing and finding.verdict != NONE else ""
     text += f" {finding.sentence}\n" if finding.sentence else "\n"

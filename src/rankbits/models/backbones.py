@@ -14,7 +14,7 @@ from torch import nn
 from rankbits import _check
 from rankbits.models.classic import LAYERS, Classic
 from rankbits.models.convolution import SmallConv
-from rankbits.models.heads import MLP, EmbeddingHead, Features, HashHead
+from rankbits.models.heads import MLP, EmbeddingHead, Features, HashHead, share_dropped
 from rankbits.models.pixels import IMAGENET, Pixels
 from rankbits.models.weights import PUBLISHED, load_published, load_weights
 
@@ -85,12 +85,13 @@ class Embedder(nn.Module):
     torch.Size([2, 16])
     """
 
-    def __init__(self, backbone: nn.Module, head: nn.Module) -> None:
+    def __init__(self, backbone: nn.Module, head: nn.Module, dropout: float = 0.0) -> None:
         super().__init__()
         self.backbone, self.head = backbone, head
+        self.dropout = nn.Dropout(dropout) if share_dropped(dropout) else nn.Identity()
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.head(self.backbone(inputs))
+        found: torch.Tensor = self.head(self.dropout(self.backbone(inputs)))
         return found
 
 
@@ -100,18 +101,22 @@ def embedder(
     head: str = "hash",
     weights: str | os.PathLike[str] | None = None,
     channels: int = 3,
+    dropout: float = 0.0,
     **options: Any,
 ) -> Embedder:
     """``backbone(name, …)``, or a module with ``.features``, under a new head of ``out`` numbers.
 
-    "hash": :class:`HashHead`, "embedding": :class:`EmbeddingHead`.
+    "hash": :class:`HashHead`, "embedding": :class:`EmbeddingHead`. ``dropout`` of the backbone's
+    numbers are dropped in training; an "mlp" drops as many before each of its own layers.
     """
+    if name == "mlp":
+        options["dropout"] = dropout
     layer = HEADS[_check.choice("head", head, tuple(HEADS))]
     below = name if isinstance(name, nn.Module) else backbone(name, weights, channels, **options)
     made = getattr(below, "features", None)
     if not isinstance(made, int):
         _check.refuse("A backbone must say how many numbers it makes in .features, a whole number.")
-    return Embedder(below, layer(made, out))
+    return Embedder(below, layer(made, out), dropout)
 
 
 def head_of(model: nn.Module) -> nn.Module | None:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from rankbits import _check
+from rankbits.models.heads import share_dropped
 from rankbits.models.pixels import IMAGENET, Pixels
 
 # (channels, kernel, stride, padding) of a convolution, (kernel, stride) of a pooling
@@ -44,8 +45,7 @@ class Classic(nn.Module):
         super().__init__()
         _check.choice("name", name, tuple(LAYERS))
         _check.choice("top", top, ("average", "full"))
-        if not 0 <= _check.number("dropout", dropout) < 1:
-            _check.refuse(f"dropout must be at least 0 and less than 1; got {dropout!r}.")
+        share_dropped(dropout)
         self.pixels = Pixels(*IMAGENET, side=64 if name == "alexnet" else 32)
         layers: list[nn.Module] = []
         before = 3

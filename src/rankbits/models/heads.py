@@ -39,11 +39,17 @@ class EmbeddingHead(nn.Linear):
         super().__init__(_check.whole("features", features, 1), _check.whole("dim", dim, 1))
 
 
+def share_dropped(dropout: float) -> float:
+    """``dropout``, or one sentence why it is no share."""
+    if not 0 <= _check.number("dropout", dropout) < 1:
+        _check.refuse(f"dropout must be at least 0 and less than 1; got {dropout!r}.")
+    return dropout
+
+
 class MLP(nn.Sequential):
     """(M, inputs) -> (M, out): linear layers of widths ``hidden`` with ReLU between them.
 
-    Without ``hidden`` it is one linear layer. ``dropout`` is applied before every layer but the
-    first.
+    Without ``hidden`` it is one linear layer. ``dropout`` is applied before every layer.
 
     >>> MLP(8, 4, hidden=(16,))(torch.ones(2, 8)).shape
     torch.Size([2, 4])
@@ -52,15 +58,14 @@ class MLP(nn.Sequential):
     def __init__(
         self, inputs: int, out: int, hidden: Sequence[int] = (256,), dropout: float = 0.0
     ) -> None:
-        if not 0 <= _check.number("dropout", dropout) < 1:
-            _check.refuse(f"dropout must be at least 0 and less than 1; got {dropout!r}.")
+        share_dropped(dropout)
         widths = [_check.whole("inputs", inputs, 1)]
         widths += [_check.whole("hidden", width, 1) for width in hidden]
         widths += [_check.whole("out", out, 1)]
         layers: list[nn.Module] = []
         for before, after in itertools.pairwise(widths):
-            if layers:
-                layers += [nn.ReLU(), *([nn.Dropout(dropout)] if dropout else [])]
+            layers += [nn.ReLU()] if layers else []
+            layers += [nn.Dropout(dropout)] if dropout else []
             layers.append(nn.Linear(before, after))
         super().__init__(*layers)
         self.features = widths[-1]

@@ -42,6 +42,8 @@ class TrainConfig:
     weights: str | None = option(None, "'imagenet', or a file of weights to start from")
     bits: int | None = option(None, "outputs of a hash layer, one a bit (default 64)")
     dim: int | None = option(None, "outputs of an embedding layer, instead of bits")
+    hidden: int = option(256, "width of the layers of an mlp")
+    dropout: float = option(0.0, "share of numbers dropped before the last layer (mlp: each)")
     freeze: bool = option(False, "train the head only")
     features: str | None = option(None, "a frozen network or run whose outputs, kept, are inputs")
     batch_norm: str = option("batch", "'batch': statistics of each chunk; 'frozen': as loaded")
@@ -106,7 +108,7 @@ class TrainConfig:
         for name, least in (
             ("seed", 0), ("batch_size", 2), ("memory", 0), ("epochs", 0), ("steps", 0),
             ("patience", 0), ("validate_every", 1), ("log_every", 1), ("step_epochs", 1),
-            ("batches_per_pair", 1),
+            ("batches_per_pair", 1), ("hidden", 1),
         ):  # fmt: skip
             _check.whole(name, getattr(self, name), least)
         for name in ("bits", "dim", "chunk", "per_class", "side"):
@@ -116,12 +118,12 @@ class TrainConfig:
             if _check.number(name, getattr(self, name)) <= 0:
                 _check.refuse(f"{name} must be above 0; got {getattr(self, name)}.")
         for name in (
-            "momentum", "weight_decay", "warmup", "clip", "hswd",
+            "momentum", "weight_decay", "warmup", "clip", "hswd", "dropout",
             "step_factor", "checkpoint_minutes", "validation",
         ):  # fmt: skip
             if _check.number(name, getattr(self, name)) < 0:
                 _check.refuse(f"{name} must not be negative; got {getattr(self, name)}.")
-        for name in ("validation", "warmup"):
+        for name in ("validation", "warmup", "dropout"):
             if getattr(self, name) >= 1:
                 _check.refuse(f"{name} is a share below 1; got {getattr(self, name)}.")
         for name, allowed in (

@@ -77,8 +77,11 @@ def model_name(config: TrainConfig, side: int = 0) -> str:
 def build_model(config: TrainConfig, inputs: Inputs) -> torch.nn.Module:
     """The network of a configuration, from its seed."""
     torch.manual_seed(config.seed)
-    own = {"inputs": inputs.dim} if inputs.kind == "features" else {"channels": inputs.channels}
     name = model_name(config, inputs.side)
+    own: dict[str, Any] = {"dropout": config.dropout}
+    own |= {"inputs": inputs.dim} if inputs.kind == "features" else {"channels": inputs.channels}
+    if name == "mlp":
+        own |= {"hidden": (config.hidden,), "features": config.hidden}
     return embedder(name, config.width, config.head, config.weights, **own)
 
 
