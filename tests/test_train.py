@@ -313,6 +313,24 @@ def test_images_with_augmentation(pictures):
     assert found.shape == (4, 12) and run.progress.best > 0.2
 
 
+def test_a_frozen_body_stays_and_its_head_learns_with_dropout(pictures):
+    settings = SETTINGS | {"model": "conv", "side": 16, "epochs": 2, "freeze": True}
+    start = rb.train(examples=pictures, **settings | {"epochs": 0})
+    runs = [rb.train(examples=pictures, dropout=share, **settings) for share in (0.0, 0.5)]
+    for run in runs:
+        assert same(run.model.backbone.state_dict(), start.model.backbone.state_dict())
+        assert not same(run.model.head.state_dict(), start.model.head.state_dict())
+    assert not same(*(run.model.head.state_dict() for run in runs))
+
+
+def test_an_mlp_is_as_wide_as_said(own):
+    longer = SETTINGS | {"model": "mlp", "hidden": 48, "epochs": 15}
+    run = rb.train(examples=own, dropout=0.2, **longer)
+    start = rb.train(examples=own, dropout=0.2, **longer | {"epochs": 1, "lr": 1e-9})
+    assert run.model.backbone.features == 48
+    assert run.progress.best > start.progress.best + 0.2
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
@@ -323,6 +341,9 @@ def test_images_with_augmentation(pictures):
         ({"optimizer": "adm"}, "optimizer must be one of .*did you mean 'adam'"),
         ({"schedule": "cos"}, "schedule must be one of"),
         ({"validation": 1.0}, "validation is a share below 1"),
+        ({"dropout": 1.0}, "dropout is a share below 1"),
+        ({"dropout": -0.1}, "dropout must not be negative"),
+        ({"hidden": 0}, "hidden must be a whole number of at least 1"),
         ({"epoch": 3}, "TrainConfig has no 'epoch' .did you mean 'epochs'"),
         ({"loss": "fastapp"}, "loss must be one of .*did you mean 'fastap'"),
         ({"loss": "cel", "options": {"detla": 1}}, "Loss 'cel' has no option 'detla'"),

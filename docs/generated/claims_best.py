@@ -91,6 +91,8 @@ STEPS = (  # what is changed, from what, to what
     ("", f"VGG-16 to {LITE0}", still("vgg16"), still("efficientnet-lite0")),
     ("", f"{LITE0} to lite2", still("efficientnet-lite0"), still("efficientnet-lite2")),
     ("", f"{LITE0} to ResNet-50", still("efficientnet-lite0"), still("resnet50")),
+    ("last layer, frozen", "dropout of .5", still("efficientnet-lite0"), still("lite0-dropout")),
+    ("", "layers of 512 before it, dropout .3", still("lite0-dropout"), still("lite0-mlp")),
     ("fine-tuning", f"{LITE0}, at 128 x 128, 20 epochs", still("efficientnet-lite0"), GROW),
     ("", "ResNet-50, at 160 x 160, 40 epochs", still("resnet50"), large("resnet50-talr")),
     ("loss, fine-tuned", "tie-aware AP to DPSH", GROW, fine("dpsh")),

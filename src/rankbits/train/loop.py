@@ -212,6 +212,9 @@ class Trainer:
         if self.config.freeze and head is not None:
             self.model.eval()
             head.train()
+            before = getattr(self.model, "dropout", None)  # what an Embedder drops is the head's
+            if isinstance(before, torch.nn.Module):
+                before.train()
         elif self.config.batch_norm == "frozen":
             frozen_statistics(self.model)
 
