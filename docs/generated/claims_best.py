@@ -12,7 +12,7 @@ from generated.rows import table
 Line = tuple[str, Place]
 ASKED = (16, 32)  # code lengths of the goal to be ahead of everybody
 ELSEWHERE = {"TALR-AP": "talr-ap", "MIHash": "mihash", "DTSH": "dtsh", "FastAP": "fastap"}
-TAUGHT = Place("best/same/taught-heads", "none")
+TAUGHT = Place("best/same/taught", "none")
 
 
 def against(
