@@ -180,7 +180,10 @@ def test_our_best_must_be_clearly_ahead():
     rows = []
     for seed in (0, 1, 2):
         for q, value in (("none", 0.7), ("h2q", 0.72), ("supervised", 0.75)):
-            rows.append(row("h2q/table1/cel", value + seed / 1000, seed=seed, bits=16, quantizer=q))
+            rows += [
+                row("h2q/table1/cel", value + seed / 1000, seed=seed, bits=bits, quantizer=q)
+                for bits in (16, 32)
+            ]
     apart = [
         r | {"figures": {"mAP": r["value"] - r["seed"] ** 2 / 9000}}
         if r["quantizer"] != "supervised"
@@ -198,11 +201,16 @@ def test_our_best_must_be_clearly_ahead():
 def test_ours_fine_tuned_is_held_against_all_that_are_fine_tuned():
     claim = next(c for c in claims_best.CLAIMS if c.title.endswith("backbone, fine-tuned"))
     ours, theirs = "best/same/taught", "h2q/tuned/fastap"
-    rows = [row(ours, 0.9 + s / 1000, seed=s, bits=32) for s in (1, 2)]
+    at = [{"seed": s, "bits": b} for b in (32, 16) for s in (1, 2)]
+    rows = [row(ours, 0.9 + a["seed"] / 1000, **a) for a in at]
     assert claim.find(Evidence(rows)).verdict == NONE  # nobody to be ahead of
-    rows += [row(theirs, 0.8 + s / 900, seed=s, bits=32, quantizer="h2q") for s in (1, 2)]
+    rivals = [row(theirs, 0.8 + a["seed"] / 900, quantizer="h2q", **a) for a in at]
+    assert claim.find(Evidence(rows + rivals[:2])).verdict == MISSED  # at one of two lengths
+    rows += rivals
     found = claim.find(Evidence(rows))
-    assert found.verdict == REACHED and "| FastAP + h2q |  | .802" in found.table
+    assert (
+        found.verdict == REACHED and "| FastAP + h2q | .802 ± .001 | .802 ± .001 |" in found.table
+    )
     level = row("h2q/tuned-penalty/dch", 0.9, seed=1, bits=32)
     found = claim.find(Evidence([*rows, level]))  # ahead, but of one seed nobody knows how clearly
     assert found.verdict == MISSED and "| DCH with its penalty |  | .900 |" in found.table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from generated.claims import MISSED, NONE, REACHED, Claim, Finding, reached
+from generated.claims import MISSED, NONE, RATE, REACHED, Claim, Finding, reached
 from generated.claims_h2q import LOSSES, TUNED, table1, table2
 from generated.evidence import Evidence, Place, counted, grid, short, signed
 from generated.rows import table
@@ -32,6 +32,7 @@ def against(
         if not gaps:
             return Finding(NONE)
         enough = all(gap.mean > 0 and gap.clear for gap in gaps)
+        enough = enough and {gap.ours.bits for gap in gaps} == set(ASKED)
         shown = grid(evidence, list(dict.fromkeys([*lines, *theirs])), ASKED, "mAP", paper=False)
         return Finding(REACHED if enough else MISSED, counted(gaps), shown)
 
@@ -164,7 +165,8 @@ CLAIMS = (
         "Best",
         "Ahead of every method on the same backbone, fine-tuned",
         "A goal of ours: EfficientNet-lite0 fine-tuned at 128 x 128, H2Q's protocol, AP_T at 16 "
-        "and 32 bits. Ours is tie-aware AP, taught by three of the runs it is held against.",
+        "and 32 bits. Ours is tie-aware AP, taught by three of the runs it is held against; it "
+        f"learns from the database's images too, without their labels, and they do not.{RATE}",
         "ahead of every method of the papers by more than twice the deviation of the gap",
         ("best/same", "h2q/tuned", "h2q/tuned-penalty"),
         against(taught, tuned()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from generated.claims import NO, NONE, YES, Claim, Finding, ahead, unavailable
+from generated.claims import NO, NONE, RATE, YES, Claim, Finding, ahead, unavailable
 from generated.evidence import Evidence, Gap, Place, counted, grid, signed
 from generated.rows import read
 
@@ -156,7 +156,7 @@ FROZEN, FINE = "", ", fine-tuned"
 
 def improves(under: str, how: str) -> tuple[Claim, ...]:
     """The claims about rotations, of the networks below a folder."""
-    wide = "" if how == FROZEN else " Here the whole network is trained, as in the paper."
+    wide = "" if how == FROZEN else f" Here the whole network is trained, as in the paper.{RATE}"
     return (
         Claim(
             "H2Q",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from generated.claims import NO, NONE, YES, Claim, Finding, ahead, unavailable
+from generated.claims import NO, NONE, RATE, YES, Claim, Finding, ahead, unavailable
 from generated.evidence import Evidence, Place, counted, grid, short, signed
 from generated.rows import table
 
@@ -127,7 +127,7 @@ def table_of(under: str, form: str, said: str, where: str) -> Claim:
         "TALR",
         f"TALR-AP, alpha {said}, ahead of DPSH, DTSH, MIHash and HashNet in {SAID[under]}",
         f"{where}: TALR-AP has the best AP_T at every code length on CIFAR-10. (HashNet is not in "
-        "the paper's CIFAR-10 columns.)",
+        f"the paper's CIFAR-10 columns.){RATE if under == TUNED else ''}",
         EVERYWHERE,
         (under,),
         ahead(setting(under, form), rivals(under), under),
