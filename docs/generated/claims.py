@@ -11,13 +11,6 @@ REACHED, MISSED = "reached", "not reached"  # goals of our own
 YES, NO, CANNOT, NONE = "reproduced", "not reproduced", "not testable here", "no rows yet"
 
 
-# of every recipe that trains the whole of EfficientNet-lite0
-RATE = (
-    " One rate for all methods, 3e-4, which was settled on validation rows of a few of them, "
-    "tie-aware AP among these, and not loss by loss: others may do better at their own."
-)
-
-
 @dataclass(frozen=True)
 class Finding:
     """A verdict ("": a measurement nobody claimed), a sentence of figures, a table."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from generated.claims import MISSED, NONE, RATE, REACHED, Claim, Finding, reached
-from generated.claims_h2q import LOSSES, TUNED, table1, table2
+from generated.claims import MISSED, NONE, REACHED, Claim, Finding, reached
+from generated.claims_h2q import PENALTY, RATE, TUNED, penalties, table1, table2
 from generated.evidence import Evidence, Place, counted, grid, short, signed
 from generated.rows import table
 
@@ -13,28 +13,36 @@ Line = tuple[str, Place]
 ASKED = (16, 32)  # code lengths of the goal to be ahead of everybody
 ELSEWHERE = {"TALR-AP": "talr-ap", "MIHash": "mihash", "DTSH": "dtsh", "FastAP": "fastap"}
 TAUGHT = Place("best/same/taught", "none")
+CLEARLY = (  # a rival that falls at one seed widens its gap and the deviation of the gap alike
+    "ahead of every method of the papers at every seed, and of the nearest at each length by more "
+    "than twice the deviation of the gap"
+)
 
 
 def against(
     ours: Callable[[Evidence, int], Line | None], theirs: Sequence[Line]
 ) -> Callable[[Evidence], Finding]:
-    """Whether ours is clearly ahead of all of theirs in AP_T at the code lengths asked for."""
+    """Whether ours is ahead of theirs in AP_T, as CLEARLY says, at the code lengths asked for."""
 
     def find(evidence: Evidence) -> Finding:
-        lines, gaps = [], []
+        lines, gaps, nearest = [], [], []
         for b in ASKED:
             line = ours(evidence, b)
             if line is None:
                 continue
             lines.append(line)
             found = [evidence.gap(line[1].at(b), place.at(b), "mAP") for _, place in theirs]
-            gaps += [gap for gap in found if gap is not None]
+            known = [gap for gap in found if gap is not None]
+            gaps += known
+            nearest += [min(known, key=lambda gap: gap.mean)] if known else []
         if not gaps:
             return Finding(NONE)
-        enough = all(gap.mean > 0 and gap.clear for gap in gaps)
-        enough = enough and {gap.ours.bits for gap in gaps} == set(ASKED)
+        ahead = [gap for gap in gaps if gap.least > 0 and gap.deviation is not None]
+        enough = len(ahead) == len(gaps) and len(nearest) == len(ASKED)
+        enough = enough and all(gap.clear for gap in nearest)
+        said = f"{counted(gaps)} At every one of several seeds in {len(ahead)}."
         shown = grid(evidence, list(dict.fromkeys([*lines, *theirs])), ASKED, "mAP", paper=False)
-        return Finding(REACHED if enough else MISSED, counted(gaps), shown)
+        return Finding(REACHED if enough else MISSED, said, shown)
 
     return find
 
@@ -58,10 +66,7 @@ def tuned() -> list[Line]:
             (said if q == "none" else f"{said} + {q}", Place(f"{TUNED}/{name}", q))
             for q in ("none", "itq", "h2q")
         ]
-    return lines + [
-        (f"{said} with its penalty", Place(f"{TUNED}-penalty/{loss}"))
-        for said, loss in LOSSES.items()
-    ]
+    return lines + penalties()
 
 
 FROZEN = [
@@ -166,17 +171,17 @@ CLAIMS = (
         "Ahead of every method on the same backbone, fine-tuned",
         "A goal of ours: EfficientNet-lite0 fine-tuned at 128 x 128, H2Q's protocol, AP_T at 16 "
         "and 32 bits. Ours is tie-aware AP, taught by three of the runs it is held against; it "
-        f"learns from the database's images too, without their labels, and they do not.{RATE}",
-        "ahead of every method of the papers by more than twice the deviation of the gap",
-        ("best/same", "h2q/tuned", "h2q/tuned-penalty"),
+        "learns from the database's images too, without their labels, and they do not. HSWD, "
+        f"TALR's other forms and MIHash with growing alpha were run frozen only.{RATE}",
+        CLEARLY,
+        ("best/same", TUNED, PENALTY),
         against(taught, tuned()),
     ),
     Claim(
         "Best",
         "Ahead of every method on the same backbone, frozen",
         "A goal of ours: frozen EfficientNet-lite0, H2Q's protocol, AP_T at 16 and 32 bits.",
-        "the best loss with our rotation is ahead of every method of the papers by more than twice "
-        "the deviation of the gap",
+        f"with our rotation the best loss is {CLEARLY}",
         ("h2q/table1", "h2q/table2"),
         same_backbone,
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from generated.claims import NO, NONE, RATE, YES, Claim, Finding, ahead, unavailable
+from generated.claims import NO, NONE, YES, Claim, Finding, ahead, unavailable
 from generated.evidence import Evidence, Gap, Place, counted, grid, signed
 from generated.rows import read
 
@@ -15,9 +15,11 @@ LOSSES = {
     "HashNet": "hashnet", "ADSH": "adsh",
 }  # fmt: skip
 BROKEN, AWARE = "mAP@5000 broken", "mAP@5000 retrieved"
-
-
-T1, T2, TUNED = "h2q/table1", "h2q/table2", "h2q/tuned"
+T1, T2, TUNED, PENALTY = "h2q/table1", "h2q/table2", "h2q/tuned", "h2q/tuned-penalty"
+RATE = (  # of the recipes below TUNED and PENALTY
+    " Each loss has the rate of 1e-4, 3e-4 and 1e-3 that is best on validation rows at 32 bits and "
+    "seed 0, which is not among the seeds here; where that is 1e-3, 2e-3 gained at most .001."
+)
 
 
 def table1(quantizer: str, under: str = T1) -> list[tuple[str, Place]]:
@@ -27,7 +29,12 @@ def table1(quantizer: str, under: str = T1) -> list[tuple[str, Place]]:
 
 def table2(kind: str) -> list[tuple[str, Place]]:
     said = {"penalty": "with its penalty", "hswd": "with HSWD"}[kind]
-    return [(f"{n} {said}", Place(f"h2q/table2/{loss}-{kind}")) for n, loss in LOSSES.items()]
+    return [(f"{n} {said}", Place(f"{T2}/{loss}-{kind}")) for n, loss in LOSSES.items()]
+
+
+def penalties() -> list[tuple[str, Place]]:
+    """The whole network trained with the losses' own penalties."""
+    return [(f"{n} with its penalty", Place(f"{PENALTY}/{loss}")) for n, loss in LOSSES.items()]
 
 
 def gains(evidence: Evidence, ours: Sequence, theirs: Sequence, figure: str = BROKEN) -> list[Gap]:
@@ -101,23 +108,25 @@ def hurts(evidence: Evidence) -> Finding:
     )
 
 
-def consistently(kind: str) -> Callable[[Evidence], Finding]:
+def consistently(theirs: Sequence, under: str = T1) -> Callable[[Evidence], Finding]:
+    """Whether H2Q is ahead of them in more than half of the cases."""
+
     def find(evidence: Evidence) -> Finding:
-        gaps = gains(evidence, table1("h2q"), table2(kind))
+        ours = table1("h2q", under)
+        gaps = gains(evidence, ours, theirs)
         if not gaps:
             return Finding(NONE)
-        bits = evidence.bits("h2q")
-        shown = grid(evidence, [*table1("h2q"), *table2(kind)], bits, BROKEN)
+        shown = grid(evidence, [*ours, *theirs], evidence.bits(under), BROKEN)
         won = sum(g.mean > 0 for g in gaps)
         return Finding(YES if won > len(gaps) / 2 else NO, counted(gaps), shown)
 
     return find
 
 
-def best_of_table1(evidence: Evidence) -> Finding:
-    ours = [("HyP2 + h2q", Place("h2q/table1/hyp2", "h2q"))]
-    theirs = [line for line in [*table1("none"), *table2("penalty")] if line[0] != "HyP2"]
-    return ahead(ours, theirs, "h2q", BROKEN)(evidence)
+def best_of_all(under: str, penalised: Sequence) -> Callable[[Evidence], Finding]:
+    ours = [("HyP2 + h2q", Place(f"{under}/hyp2", "h2q"))]
+    theirs = [line for line in [*table1("none", under), *penalised] if line[0] != "HyP2"]
+    return ahead(ours, theirs, under, BROKEN)
 
 
 def supervised(evidence: Evidence) -> Finding:
@@ -157,6 +166,8 @@ FROZEN, FINE = "", ", fine-tuned"
 def improves(under: str, how: str) -> tuple[Claim, ...]:
     """The claims about rotations, of the networks below a folder."""
     wide = "" if how == FROZEN else f" Here the whole network is trained, as in the paper.{RATE}"
+    penalised = table2("penalty") if how == FROZEN else penalties()
+    both = (under, T2 if how == FROZEN else PENALTY)
     return (
         Claim(
             "H2Q",
@@ -185,6 +196,25 @@ def improves(under: str, how: str) -> tuple[Claim, ...]:
             (under,),
             itq(under),
         ),
+        Claim(
+            "H2Q",
+            f"Penalties do not outperform H2Q consistently{how}",
+            "Section 4.3, the methods' own quantization penalties, their weights chosen on "
+            f"validation rows of the frozen network.{wide}",
+            "H2Q is ahead in more than half of the cases",
+            both,
+            consistently(penalised, under),
+        ),
+        Claim(
+            "H2Q",
+            f"HyP2 with H2Q is the best of all{how}",
+            "Table 1: H2Q makes HyP2 the best of the methods (on AlexNet in all but two cases)."
+            f"{wide}",
+            "ahead in the mean over seeds of every other method, with and without penalty, at "
+            "every length",
+            both,
+            best_of_all(under, penalised),
+        ),
     )
 
 
@@ -209,28 +239,11 @@ CLAIMS = (
     ),
     Claim(
         "H2Q",
-        "Penalties do not outperform H2Q consistently",
-        "Section 4.3, the methods' own quantization penalties, chosen on validation rows.",
-        "H2Q is ahead in more than half of the cases",
-        (T1, T2),
-        consistently("penalty"),
-    ),
-    Claim(
-        "H2Q",
         "HSWD does not outperform H2Q consistently",
         "Section 4.3, the sliced-Wasserstein penalty with weight .1.",
         "H2Q is ahead in more than half of the cases",
         (T1, T2),
-        consistently("hswd"),
-    ),
-    Claim(
-        "H2Q",
-        "HyP2 with H2Q is the best of all",
-        "Table 1: H2Q makes HyP2 the best of the methods (on AlexNet in all but two cases).",
-        "ahead in the mean over seeds of every other method, with and without penalty, at every "
-        "length",
-        (T1, T2),
-        best_of_table1,
+        consistently(table2("hswd")),
     ),
     Claim(
         "H2Q",

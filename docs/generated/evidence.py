@@ -32,13 +32,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Gap:
-    """How far one place is ahead of another, seed by seed: mean and deviation of the gaps."""
+    """How far one place is ahead of another, seed by seed: mean and deviation of the gaps, and the
+    least of them."""
 
     ours: Place
     theirs: Place
     mean: float
     deviation: float | None
     seeds: int
+    least: float
 
     @property
     def deviations(self) -> float | None:
@@ -92,7 +94,7 @@ class Evidence:
         if not gaps:
             return None
         spread = statistics.stdev(gaps) if len(gaps) > 1 else None
-        return Gap(ours, theirs, statistics.fmean(gaps), spread, len(gaps))
+        return Gap(ours, theirs, statistics.fmean(gaps), spread, len(gaps), min(gaps))
 
     def mean(self, place: Place, figure: str = "value") -> float | None:
         values = list(self.values(place, figure).values())
