@@ -2,7 +2,7 @@
 
     python docs/generated/results.py
 
-writes ``docs/results.md``; nothing in it is typed by hand.
+writes ``docs/results.md`` and its pictures; nothing in them is typed by hand.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ sys.path.insert(0, str(HERE.parent))
 from generated import claims_best, claims_fastap, claims_h2q, claims_talr  # noqa: E402
 from generated.claims import CANNOT, NONE, Claim, Finding  # noqa: E402
 from generated.evidence import Evidence, load, origins  # noqa: E402
+from generated.figures import FIGURES  # noqa: E402
 from generated.rows import table  # noqa: E402
 from rankbits.reproduce import recipes  # noqa: E402
 
 PAGE = HERE.parent / "results.md"
+PICTURES = HERE.parent / "pictures"
 RECIPES = HERE.parents[1] / "reproduce"
 CLAIMS = (*claims_talr.CLAIMS, *claims_fastap.CLAIMS, *claims_h2q.CLAIMS, *claims_best.CLAIMS)
 PAPERS = {
@@ -80,9 +82,22 @@ def section(evidence: Evidence, claim: Claim, finding: Finding) -> str:
     text += f". Rule: {claim.rule}." if finding.verdict not in ("", NONE, CANNOT) else "."
     text += f" {missing:,} rows are missing." if missing and finding.verdict != NONE else ""
     text += f" {finding.sentence}\n" if finding.sentence else "\n"
+    for figure in FIGURES:
+        if figure.claim == claim.title and figure.draw(evidence, figure.shows):
+            text += f"\n![{figure.shows}](pictures/{picture(figure.name)})\n"
     if finding.table:
         text += f"\n{finding.table}"
     return text
+
+
+def picture(name: str) -> str:
+    return f"results-{name}.svg"
+
+
+def pictures(evidence: Evidence) -> dict[str, str]:
+    """The papers' figures that there are rows for, by the names of their files."""
+    drawn = {picture(f.name): f.draw(evidence, f.shows) for f in FIGURES}
+    return {name: text for name, text in drawn.items() if text}
 
 
 def sources(evidence: Evidence, paper: str) -> str:
@@ -123,5 +138,10 @@ def anchor(title: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(load()), "utf-8")
-    print(f"{PAGE.name}: {len(load().rows):,} rows, {len(CLAIMS)} claims")
+    rows = load()
+    PAGE.write_text(page(rows), "utf-8")
+    drawn = pictures(rows)
+    for name, text in drawn.items():
+        (PICTURES / name).write_text(text, "utf-8")
+    counts = f"{len(rows.rows):,} rows, {len(CLAIMS)} claims, {len(drawn)} pictures"
+    print(f"{PAGE.name}: {counts}")
