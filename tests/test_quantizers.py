@@ -187,6 +187,24 @@ def test_the_fast_solver_ends_below_itq_and_sgd(made):
     assert fast <= rb.H2Q(solver="sgd", epochs=20).fit(rows).objective_ + 1e-3
 
 
+def test_where_single_precision_gives_up_double_goes_on(made, monkeypatch):
+    """LAPACK does so for real, but for other matrices on every machine."""
+    matrix = torch.randn(12, 12, generator=torch.Generator().manual_seed(0))
+    wanted, whole, failed = orthogonal.polar(matrix), torch.linalg.svd, []
+
+    def gives_up(given, **options):
+        if given.dtype == torch.float32:
+            failed.append(given)
+            raise torch.linalg.LinAlgError("linalg.svd: The algorithm failed to converge")
+        return whole(given, **options)
+
+    monkeypatch.setattr(torch.linalg, "svd", gives_up)
+    found = orthogonal.polar(matrix)
+    assert failed and found.dtype == torch.float32
+    torch.testing.assert_close(found, wanted)
+    assert rb.H2Q("min_entry").fit(made[0]).objective_ > 0
+
+
 def test_the_compact_product_is_the_product_of_reflections():
     torch.manual_seed(0)
     vectors = torch.randn(6, 6, dtype=torch.float64)

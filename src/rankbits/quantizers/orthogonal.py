@@ -18,9 +18,16 @@ Objective = Callable[[torch.Tensor], torch.Tensor]
 
 
 def polar(matrix: torch.Tensor) -> torch.Tensor:
-    """The matrix with orthonormal rows (or columns) nearest to ``matrix``: U V' of its SVD."""
-    left, _, right = torch.linalg.svd(matrix, full_matrices=False)
-    return left @ right
+    """The matrix with orthonormal rows (or columns) nearest to ``matrix``: U V' of its SVD.
+
+    Near a rotation all singular values are nearly 1, and once in many thousand times LAPACK's
+    divide and conquer gives up on them in single precision; in double it does not.
+    """
+    try:
+        left, _, right = torch.linalg.svd(matrix, full_matrices=False)
+    except torch.linalg.LinAlgError:
+        left, _, right = torch.linalg.svd(matrix.double(), full_matrices=False)
+    return (left @ right).to(matrix.dtype)
 
 
 def random_rotation(size: int, draw: torch.Generator, dtype: torch.dtype) -> torch.Tensor:
