@@ -30,13 +30,13 @@ BITS, DIM = 64, 384
 PAPER, FAST, BARE = "H2Q, sgd, 300 epochs", "H2Q", "bare product"
 
 
-def components(many: int) -> np.ndarray:
-    """float32 (many, BITS): principal components of Fashion-MNIST's pixels."""
+def components(many: int, bits: int = BITS) -> np.ndarray:
+    """float32 (many, bits): principal components of Fashion-MNIST's pixels."""
     path = ROOT / "fashion-mnist" / "train-images-idx3-ubyte.gz"
     pixels = np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8, offset=16)
     pixels = pixels.reshape(-1, 784)[:many].astype(np.float32) / 255
     pixels -= pixels.mean(axis=0)
-    directions = np.linalg.eigh(pixels.T @ pixels)[1][:, ::-1][:, :BITS]
+    directions = np.linalg.eigh(pixels.T @ pixels)[1][:, ::-1][:, :bits]
     return np.ascontiguousarray(pixels @ directions)
 
 
