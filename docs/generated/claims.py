@@ -80,10 +80,17 @@ def reached(under: str, least: int, goal: float) -> Callable[[Evidence], Finding
         lines = [(f"{m}, {q}", Place(n, q)) for n, q, m in keys]
         said = "; ".join(f"{b} bits: {short(m)} ({k[2]}, {k[1]})" for b, (k, m) in tops.items())
         asked = [b for b in bits if b >= least]
-        found = [[evidence.mean(Place(n, q, b)) for b in asked] for n, q, _ in keys]
-        met = any(all(m is not None and m >= goal for m in means) for means in found)
-        verdict = NONE if not asked else REACHED if met else MISSED
-        return Finding(verdict, f"Best by code length: {said}.", grid(evidence, lines, bits))
+        found = {k: [evidence.mean(Place(k[0], k[1], b)) for b in asked] for k in keys}
+        whole = {k: [m for m in means if m is not None] for k, means in found.items()}
+        whole = {k: means for k, means in whole.items() if means and len(means) == len(asked)}
+        verdict, most = NONE if not asked else MISSED, ""
+        if whole:
+            best = max(whole, key=lambda k: min(whole[k]))
+            verdict = REACHED if min(whole[best]) >= goal else MISSED
+            figures = ", ".join(map(short, whole[best]))
+            most = f"{best[2]}, {best[1]}: {figures} at {', '.join(map(str, asked))} bits. "
+        said = f"{most}Best by code length: {said}."
+        return Finding(verdict, said, grid(evidence, lines, bits))
 
     return find
 

@@ -21,6 +21,7 @@ from generated.rows import table  # noqa: E402
 from rankbits.reproduce import recipes  # noqa: E402
 
 PAGE = HERE.parent / "results.md"
+SHORT = 130  # letters of a sentence that a table can hold
 PICTURES = HERE.parent / "pictures"
 RECIPES = HERE.parents[1] / "reproduce"
 CLAIMS = (*claims_talr.CLAIMS, *claims_fastap.CLAIMS, *claims_h2q.CLAIMS, *claims_best.CLAIMS)
@@ -120,15 +121,21 @@ def sources(evidence: Evidence, paper: str) -> str:
 def page(evidence: Evidence) -> str:
     found = [(claim, claim.find(evidence)) for claim in CLAIMS]
     lines = [
-        [c.paper, f"[{c.title}](#{anchor(c.title)})", verdict(f, lacking(evidence, c))]
+        [c.paper, f"[{c.title}](#{anchor(c.title)})", verdict(f, lacking(evidence, c)), short(f)]
         for c, f in found
     ]
-    text = f"{HEAD}\n{table(['', 'claim', 'verdict'], lines)}"
+    text = f"{HEAD}\n{table(['', 'claim', 'verdict', 'in short'], lines)}"
     for paper, title in PAPERS.items():
         text += f"\n## {title}\n"
         text += "".join(section(evidence, c, f) for c, f in found if c.paper == paper)
         text += sources(evidence, paper)
     return text
+
+
+def short(finding: Finding) -> str:
+    """The first sentence of what was found, where it is one for a table and not a reason."""
+    first = finding.sentence.split(". ")[0].rstrip(".")
+    return first if finding.verdict != CANNOT and len(first) <= SHORT else ""
 
 
 def anchor(title: str) -> str:
