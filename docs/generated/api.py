@@ -25,7 +25,7 @@ def signature(name: str, value: Any) -> str:
     for p in inspect.signature(value).parameters.values():
         if p.kind is p.KEYWORD_ONLY and "*" not in parts and not any(x[0] == "*" for x in parts):
             parts.append("*")
-        stars = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        stars = "*" * ((p.kind is p.VAR_POSITIONAL) + 2 * (p.kind is p.VAR_KEYWORD))
         said = "" if p.annotation is p.empty else f": {str(p.annotation).strip(chr(39))}"
         default = "" if p.default is p.empty else f" = {p.default!r}"
         parts.append(f"{stars}{p.name}{said}{default}")
@@ -45,7 +45,8 @@ def plain(text: str) -> str:
 def prose(text: str) -> str:
     """A docstring as Markdown: examples and tables of bytes fenced, the rest ``plain``."""
     made: list[str] = []
-    kind, held = "", []
+    held: list[str] = []
+    kind = ""
 
     def close(then: str) -> None:
         nonlocal kind, held

@@ -52,9 +52,9 @@ def bins(evidence: Evidence) -> Finding:
     for data in SETS:
         points = curve(evidence, f"fastap/{data}/bins")
         ten = next((p for v, p in points if v.get("options.bins") == 10), None)
-        for vary, place in points if ten else ():
-            gap = evidence.gap(place, ten)
-            if gap is None or place == ten:
+        for vary, place in points:
+            gap = evidence.gap(place, ten) if ten and place != ten else None
+            if gap is None:
                 continue
             seen += 1
             if gap.mean > (gap.deviation or 0):

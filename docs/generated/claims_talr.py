@@ -57,8 +57,8 @@ def forms(evidence: Evidence) -> Finding:
     for number in (1, 2):
         for how in ("fixed", "grow"):
             for b in evidence.bits(f"talr/table1-s{number}"):
-                at = {f: Place(f"talr/table1-s{number}/talr-ap-{f}-{how}", None, b) for f in FORMS}
-                means = {f: m for f, p in at.items() if (m := evidence.mean(p)) is not None}
+                of = {f: Place(f"talr/table1-s{number}/talr-ap-{f}-{how}", None, b) for f in FORMS}
+                means = {f: m for f, p in of.items() if (m := evidence.mean(p)) is not None}
                 best += [max(means, key=means.__getitem__)] if len(means) == len(FORMS) else []
     if not best:
         return Finding(NONE)
@@ -72,11 +72,12 @@ def tie_ranges(evidence: Evidence) -> Finding:
     """Fig. 3: the ranges of methods overlap, and shrink as codes grow."""
     lines = [*setting(S1, "simple-fixed"), *setting(S1, "simple-grow"), *rivals(S1)]
     bits = evidence.bits("talr/table1-s1")
-    spans = {
-        (said, b): tuple(evidence.mean(place.at(b), end) for end in ("worst", "best"))
-        for said, place in lines for b in bits
-    }  # fmt: skip
-    spans = {key: span for key, span in spans.items() if None not in span}
+    spans: dict[tuple[str, int], tuple[float, float]] = {}
+    for said, place in lines:
+        for b in bits:
+            low, high = (evidence.mean(place.at(b), end) for end in ("worst", "best"))
+            if low is not None and high is not None:
+                spans[said, b] = low, high
     if not spans:
         return Finding(NONE)
     names = list(dict.fromkeys(said for said, _ in spans))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import stdev
 
@@ -81,7 +81,7 @@ def convergence(evidence: Evidence, shows: str) -> str:
 
 
 def gained(
-    evidence: Evidence, bits: int, ours: dict[str, Sequence[Line]], plain: Sequence[Line]
+    evidence: Evidence, bits: int, ours: Mapping[str, Sequence[Line]], plain: Sequence[Line]
 ) -> dict[str, list[Dot]]:
     """Points gained over ``plain``, loss by loss, by each strategy."""
     found: dict[str, list[Dot]] = {}

@@ -52,7 +52,7 @@ def made(name: str, rows: int) -> Protocol:
                 return maker(name, Path(), 0)
             finally:
                 cell.cell_contents = kept
-    with patch.multiple(f"{protocols.__name__}.{_publisher(name)}", **{_reader(name): read}):
+    with patch(f"{protocols.__name__}.{_publisher(name)}.{_reader(name)}", read):
         return maker(name, Path(), 0)
 
 
