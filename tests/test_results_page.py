@@ -18,7 +18,7 @@ from generated import (  # noqa: E402
     evidence,
     results,
 )
-from generated.claims import CANNOT, MISSED, NO, NONE, REACHED, YES  # noqa: E402
+from generated.claims import CANNOT, MISSED, NO, NONE, REACHED, YES, Finding  # noqa: E402
 from generated.evidence import Evidence, Place, short  # noqa: E402
 
 
@@ -48,7 +48,9 @@ def setting_one(ours, rival=0.7, seeds=(0, 1, 2)):
 
 def test_the_page_is_that_of_the_committed_rows():
     committed = (DOCS / "results.md").read_text("utf-8")
-    assert committed == results.page(evidence.load()), "python docs/generated/results.py"
+    rows = evidence.load()
+    made = results.page(rows, results.pictures(rows))
+    assert committed == made, "python docs/generated/results.py"
 
 
 def test_without_rows_every_claim_says_so():
@@ -57,7 +59,7 @@ def test_without_rows_every_claim_says_so():
         wanted = {NONE, CANNOT} | ({YES} if title.startswith("Fitting takes") else set())
         assert finding.verdict in wanted, title
     assert sum(f.verdict == CANNOT for f in found.values()) == 3
-    assert "no rows yet" in results.page(Evidence([]))
+    assert "no rows yet" in results.page(Evidence([]), ())
 
 
 def test_ahead_everywhere_is_reproduced_and_behind_once_is_not():
@@ -232,16 +234,36 @@ def test_an_ingredient_brings_what_lies_between_two_rows():
     found = claims_best.ingredients(Evidence(rows))
     assert found.verdict == ""
     assert "ResNet-50, at 160 x 160, 40 epochs | .800 | .910 | +.110 | 1 |" in found.table
-    assert "\nMeasured so far. " in results.page(Evidence(rows))
+    assert "\nMeasured so far. " in results.page(Evidence(rows), ())
 
 
 def test_the_page_names_commands_machines_and_commits():
     rows = setting_one(0.8)
-    page = results.page(Evidence(rows))
+    page = results.page(Evidence(rows), ())
     assert "**reproduced** so far" in page and "rows are missing" in page
     assert "`rankbits reproduce talr/table1-s1`: 30 of" in page
     assert "a processor, 2 cores, Python 3, torch 2 (commit `0123456789ab-dirty`)" in page
     assert "the network." in page
+
+
+def test_the_first_sentence_is_said_in_short():
+    said = "Ahead in 3 of 4, least gap +.002. To whom is another matter."
+    assert results.short(Finding(YES, said)) == "Ahead in 3 of 4, least gap +.002"
+    assert results.short(Finding(CANNOT, said)) == ""  # a reason, which belongs to its section
+    assert results.short(Finding(YES, "a word " * 30)) == ""  # too long for a table
+    rows = setting_one(0.8)
+    assert "| **reproduced** so far | Ahead in 8 of 8 comparisons, clearly in 8 |" in results.page(
+        Evidence(rows), ()
+    )
+
+
+def test_times_by_length_are_those_of_the_benchmark():
+    found = claims_h2q.times(Evidence([]))
+    rows = evidence.read(claims_h2q.BENCHMARKS / "speed_h2q_lengths.jsonl")
+    assert found.verdict == YES and len(rows) == 24
+    slowest = max(r["median"] for r in rows if "solver" in r["name"])
+    assert f"at most {slowest:.0f} s" in found.sentence
+    assert len(found.table.splitlines()) == 2 + len(rows) // 4
 
 
 def test_numbers_are_spelled_as_the_papers_do():

@@ -8,6 +8,7 @@ writes ``docs/results.md`` and its pictures; nothing in them is typed by hand.
 from __future__ import annotations
 
 import sys
+from collections.abc import Container
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -74,7 +75,8 @@ def differences(evidence: Evidence, claim: Claim) -> str:
     return "What differs from the paper:\n\n" + "\n".join(lines) + "\n" if lines else ""
 
 
-def section(evidence: Evidence, claim: Claim, finding: Finding) -> str:
+def section(evidence: Evidence, claim: Claim, finding: Finding, drawn: Container[str]) -> str:
+    """A claim, what became of it, and those of its pictures that are drawn."""
     missing = lacking(evidence, claim)
     said = verdict(finding, missing)
     first = 2 if said.startswith("**") else 0
@@ -84,8 +86,9 @@ def section(evidence: Evidence, claim: Claim, finding: Finding) -> str:
     text += f" {missing:,} rows are missing." if missing and finding.verdict != NONE else ""
     text += f" {finding.sentence}\n" if finding.sentence else "\n"
     for figure in FIGURES:
-        if figure.claim == claim.title and figure.draw(evidence, figure.shows):
-            text += f"\n![{figure.shows}](pictures/{picture(figure.name)})\n"
+        name = picture(figure.name)
+        if figure.claim == claim.title and name in drawn:
+            text += f"\n![{figure.shows}](pictures/{name})\n"
     if finding.table:
         text += f"\n{finding.table}"
     return text
@@ -118,7 +121,7 @@ def sources(evidence: Evidence, paper: str) -> str:
     return f"\n### Where the rows of {paper} come from\n{text}" if text else ""
 
 
-def page(evidence: Evidence) -> str:
+def page(evidence: Evidence, drawn: Container[str]) -> str:
     found = [(claim, claim.find(evidence)) for claim in CLAIMS]
     lines = [
         [c.paper, f"[{c.title}](#{anchor(c.title)})", verdict(f, lacking(evidence, c)), short(f)]
@@ -127,7 +130,7 @@ def page(evidence: Evidence) -> str:
     text = f"{HEAD}\n{table(['', 'claim', 'verdict', 'in short'], lines)}"
     for paper, title in PAPERS.items():
         text += f"\n## {title}\n"
-        text += "".join(section(evidence, c, f) for c, f in found if c.paper == paper)
+        text += "".join(section(evidence, c, f, drawn) for c, f in found if c.paper == paper)
         text += sources(evidence, paper)
     return text
 
@@ -146,8 +149,8 @@ def anchor(title: str) -> str:
 
 if __name__ == "__main__":
     rows = load()
-    PAGE.write_text(page(rows), "utf-8")
     drawn = pictures(rows)
+    PAGE.write_text(page(rows, drawn), "utf-8")
     for name, text in drawn.items():
         (PICTURES / name).write_text(text, "utf-8")
     counts = f"{len(rows.rows):,} rows, {len(CLAIMS)} claims, {len(drawn)} pictures"
