@@ -107,12 +107,24 @@ FLOATS = torch.eye(6, 4) + 0.1
         (lambda: rb.open_index("duckdb:x.duckdb", bits=1 << 40), "bits must be at most"),
     ],
 )  # fmt: skip
-def test_one_sentence(call, sentence):
+def test_one_sentence(call, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(rb.Refusal) as caught:
         call()
     text = str(caught.value)
     assert sentence in text
     assert text.endswith(".") and "\n" not in text
+    assert not list(tmp_path.iterdir())  # what is refused leaves nothing behind
+
+
+@pytest.mark.parametrize("address", ["idx", "file:idx", "duckdb:idx", "milvus:idx.db"])
+@pytest.mark.parametrize("bits", [None, 0, 1 << 40])
+def test_an_index_that_is_refused_is_not_made(address, bits, tmp_path, monkeypatch):
+    """A mistyped address, above all: the next command would find it there, and empty."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(rb.Refusal, match=r"give bits to make it|bits must be"):
+        rb.open_index(address, bits=bits)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_forced_backend_must_exist(monkeypatch):

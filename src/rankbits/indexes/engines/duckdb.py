@@ -73,7 +73,7 @@ class DuckDBIndex(HammingIndex):
         with _opening:
             if self._key in _open:
                 _check.refuse(f"{self.path} is open already: one index a table in one process.")
-            self._con = self._connected(duckdb)
+            self._con = self._connected(duckdb, bits)
             try:
                 self._load(bits)
             except BaseException:
@@ -82,7 +82,7 @@ class DuckDBIndex(HammingIndex):
             _open.add(self._key)
         self._closed = False
 
-    def _connected(self, duckdb: Any) -> Any:
+    def _connected(self, duckdb: Any, bits: Any) -> Any:
         new = not self.path.exists()
         if new and not self.path.parent.is_dir():
             _check.refuse(
@@ -90,6 +90,8 @@ class DuckDBIndex(HammingIndex):
             )
         if new and self._mode == "r":
             _check.refuse(f"{self.path} does not exist or is not a file.")
+        if new:  # asked before a file is made that nobody wanted
+            agreed_bits(f"{self.path}, table {self.table}", None, bits)
         try:
             return duckdb.connect(str(self.path), read_only=self._mode == "r", config=SAFE)
         except duckdb.Error as error:

@@ -53,6 +53,8 @@ class MilvusIndex(Index):
         self._file = None if "://" in self.place else Path(self.place)
         self._pending = None if self._file is None else Pending(self._file)
         self._one, self._closed = threading.RLock(), False
+        if mode == "w" and self._file is not None and not self._file.exists():
+            agreed_bits(f"{self.place}, collection {self.table}", None, bits)  # before it is made
         self._client = lite.connected(self.place, self._file, mode, SECONDS)
         from pymilvus import DataType, MilvusException
 
