@@ -23,12 +23,14 @@ from rankbits.reproduce.scaled import scaled
 from rankbits.reproduce.source import source_of
 from rankbits.retriever import Sides, sides
 from rankbits.train import Embedded, Run, TrainConfig, train
+from rankbits.train.checkpoints import is_finished
+from rankbits.train.run import read_facts
 from rankbits.train.source import Source
 from rankbits.types import Codes, Report, pack
 
 LOSSES = {"h2q": "l2", "h2q-l1": "l1", "h2q-min": "min_entry", "h2q-variance": "bit_var"}
 CURVE = 40  # validations told of in a row, at most
-OTHER = "recipe:"
+OTHER, ON_OTHERS = "recipe:", ("teachers", "features")
 AT_ONCE = 4096  # rows of features embedded at a time; of images, embed's own
 
 
@@ -100,14 +102,7 @@ def trained(recipe: Recipe, cell: Cell, settings: Settings) -> Trained:
     best: Trained | None = None
     candidates = combinations(recipe.choose)
     for choice in candidates:
-        changes: dict[str, Any] = {"root": settings.root, "device": settings.device}
-        one = dataclasses.replace(cell, vary=cell.vary | choice)
-        if recipe.keep:
-            changes["out"] = str(kept(recipe, one, settings))
-        config = _on_others(recipe.config(one, **changes), cell, settings)
-        if settings.short:
-            size = min(config.batch_size, 48)
-            config = config.with_changes(epochs=2, steps=10, batch_size=size, chunk=None)
+        config = _on_others(config_of(recipe, cell, settings, choice), cell, settings)
         source = source_of(config, recipe.seen, settings.short)
         clock = Clock()
         model = scaled(config, source.train) if recipe.scaled else None
@@ -123,6 +118,21 @@ def trained(recipe: Recipe, cell: Cell, settings: Settings) -> Trained:
     return best
 
 
+def config_of(
+    recipe: Recipe, cell: Cell, settings: Settings, choice: dict[str, Any] | None = None
+) -> TrainConfig:
+    """The settings a cell is trained with; what it builds on still has its recipe's name."""
+    changes: dict[str, Any] = {"root": settings.root, "device": settings.device}
+    one = dataclasses.replace(cell, vary=cell.vary | (choice or {}))
+    if recipe.keep:
+        changes["out"] = str(kept(recipe, one, settings))
+    config = recipe.config(one, **changes)
+    if settings.short:
+        size = min(config.batch_size, 48)
+        config = config.with_changes(epochs=2, steps=10, batch_size=size, chunk=None)
+    return config
+
+
 def kept(recipe: Recipe, cell: Cell, settings: Settings) -> Path:
     """The folder below the data root of a run that others build on."""
     words = [recipe.name.replace("/", "-"), str(cell.bits or ""), str(cell.seed)]
@@ -135,18 +145,30 @@ def _on_others(config: TrainConfig, cell: Cell, settings: Settings) -> TrainConf
     """Teachers and features that are other recipes, "recipe:NAME", are run first, of this seed and
     of their first code length; what is kept of them is not run again."""
     changes = {}
-    for field in ("teachers", "features"):
+    for field in ON_OTHERS:
         names = [name.strip() for name in (getattr(config, field) or "").split(",")]
         for place, name in enumerate(names):
             if name.startswith(OTHER):
                 (found,) = recipes(settings.recipes, [name.removeprefix(OTHER)])
-                if not found.keep:
-                    _check.refuse(f"{found.name} must have keep = true for others to build on it.")
                 first = found.cells(found.bits[0] if found.bits else None, cell.seed)[0]
-                names[place] = str(trained(found, first, settings).run.folder)
+                names[place] = str(_built(found, first, settings))
         if any(names):
             changes[field] = ",".join(names)
     return config.with_changes(**changes)
+
+
+def _built(recipe: Recipe, cell: Cell, settings: Settings) -> Path | None:
+    """The folder of a run that others build on. One that is finished is taken as it is: its own
+    teachers need not be there any more, nor label its images again."""
+    if not recipe.keep:
+        _check.refuse(f"{recipe.name} must have keep = true for others to build on it.")
+    folder = kept(recipe, cell, settings)
+    if not recipe.choose and is_finished(folder):
+        facts = read_facts(folder)["config"]
+        own = {name: value for name, value in facts.items() if name not in ON_OTHERS}
+        config_of(recipe, cell, settings).refuse_other(own, folder)
+        return folder
+    return trained(recipe, cell, settings).run.folder
 
 
 def _quiet(line: str) -> None:

@@ -111,6 +111,12 @@ def load_checkpoint(
     return Progress(**facts["progress"]), facts
 
 
+def is_finished(folder: Path) -> bool:
+    """Whether a folder holds a run that came to its end."""
+    path = folder / CHECKPOINT
+    return path.is_file() and bool(load_tensors(path, "checkpoint")[1]["progress"]["finished"])
+
+
 def put(module: torch.nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> None:
     """Load a state, or say in a sentence why it does not fit."""
     own = module.state_dict()
