@@ -156,6 +156,25 @@ def test_teachers_label_a_database_but_no_query_and_no_held_row(
     assert right.mean() > 0.9
 
 
+def test_a_teacher_looks_at_the_same_images_once(tmp_path, monkeypatch):
+    out = str(tmp_path / "run")
+    run = train(examples=pictures(80), out=out, bits=8, epochs=3, batch_size=40, say=id)
+    known, new = pictures(40), pictures(50, seed=9)
+    first = surest([run], known, new, 0.8)
+    looked, embed = [], Run.embed
+    monkeypatch.setattr(Run, "embed", lambda s, e, **o: looked.append(len(e)) or embed(s, e, **o))
+    for found, wanted in zip(surest([run], known, new, 0.8), first, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert not looked
+    surest([run], known, pictures(51, seed=9), 0.8)
+    assert looked == [51]
+    with torch.no_grad():
+        next(run.model.parameters()).mul_(0.9)
+    run.keep()
+    surest([run], known, new, 0.8)
+    assert looked == [51, 40, 50]
+
+
 def test_teachers_label_own_images(teacher, tmp_path):
     np.savez(tmp_path / "known.npz", images=pictures(40).inputs, labels=pictures(40).labels)
     np.save(tmp_path / "new.npy", pictures(50, seed=9).inputs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -47,19 +48,12 @@ def frozen_features(examples: Examples, config: TrainConfig) -> Examples:
     side = config.side or LARGE
     if run:
         side = load_run(name).inputs.side
-    path = data_root(config.root) / "features" / f"{_key(examples, name, weights, side, run)}.npy"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with alone(path.parent):  # of many runs that want them, one computes
-        if not path.is_file():
-            found = _computed(examples, name, side, device_of(config.device), run=run)
-            write_whole(path, lambda file: np.save(file, found))  # type: ignore[arg-type]
-    try:
-        kept = np.load(path, mmap_mode="r")
-        whole = kept.ndim == 2 and len(kept) == len(examples)
-    except (OSError, ValueError, EOFError):
-        whole = False
-    if not whole:
-        _check.refuse(f"{path} is damaged: remove it, and the features are computed again.")
+    key = fingerprint(examples, f"{side}", weights if run else None)
+    path = data_root(config.root) / "features" / f"{Path(name).name}-{side}-{key}.npy"
+    device = device_of(config.device)
+    kept = computed_once(
+        path, len(examples), lambda: _computed(examples, name, side, device, run=run)
+    )
     return Examples(
         kept,
         examples.labels,
@@ -67,6 +61,39 @@ def frozen_features(examples: Examples, config: TrainConfig) -> Examples:
         examples.class_names,
         examples.category_names,
     )
+
+
+def computed_once(path: Path, rows: int, compute: Callable[[], np.ndarray]) -> np.ndarray:
+    """What ``compute`` makes, (rows, width), from the file where it was made before, mapped."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with alone(path.parent):  # of many runs that want it, one computes
+        if not path.is_file():
+            found = compute()
+            write_whole(path, lambda file: np.save(file, found))  # type: ignore[arg-type]
+    try:
+        kept: np.ndarray = np.load(path, mmap_mode="r")
+        whole = kept.ndim == 2 and len(kept) == rows
+    except (OSError, ValueError, EOFError):
+        whole = False
+    if not whole:
+        _check.refuse(f"{path} is damaged: remove it, and the features are computed again.")
+    return kept
+
+
+def fingerprint(examples: Examples, said: str = "", weights: Path | None = None) -> str:
+    """The same 16 digits for the same images (files: names, sizes and times), words and weights."""
+    found = hashlib.blake2b(said.encode(), digest_size=8)
+    inputs = examples.inputs
+    if isinstance(inputs, ImageFiles):
+        for path in inputs.paths:
+            known = os.stat(path)
+            found.update(f"{path} {known.st_size} {known.st_mtime_ns}\n".encode())
+    else:
+        found.update(str(inputs.shape).encode())
+        found.update(np.ascontiguousarray(inputs).data.cast("B"))
+    if weights is not None:
+        found.update(weights.read_bytes())
+    return found.hexdigest()
 
 
 def _computed(
@@ -87,19 +114,3 @@ def _computed(
     if found.failed:
         _check.refuse(f"features need every image; {found.failed[0]}")
     return found.embeddings.astype(np.float16)
-
-
-def _key(examples: Examples, name: str, weights: Path, side: int, run: bool) -> str:
-    """A name for what the features are of, and what by."""
-    found = hashlib.blake2b(f"{side}".encode(), digest_size=8)
-    inputs = examples.inputs
-    if isinstance(inputs, ImageFiles):
-        for path in inputs.paths:
-            known = os.stat(path)
-            found.update(f"{path} {known.st_size} {known.st_mtime_ns}\n".encode())
-    else:
-        found.update(str(inputs.shape).encode())
-        found.update(np.ascontiguousarray(inputs).data.cast("B"))
-    if run:
-        found.update(weights.read_bytes())
-    return f"{Path(name).name if run else name}-{side}-{found.hexdigest()}"

@@ -16,6 +16,8 @@ import numpy as np
 from rankbits import _check
 from rankbits.data.examples import Examples
 from rankbits.data.images import ImageFiles
+from rankbits.train.checkpoints import WEIGHTS
+from rankbits.train.features import computed_once, fingerprint
 from rankbits.train.processes import device_of
 from rankbits.train.run import Run, load_run
 
@@ -66,8 +68,7 @@ def surest(
     classes = np.unique(train.labels)
     votes = np.zeros((len(unlabelled), len(classes)))
     for run in teachers:
-        known, new = (_unit(run.embed(part).embeddings) for part in (train, unlabelled))
-        _check.same_length("images that can be read", len(new), "the images", len(unlabelled))
+        known, new = (_unit(_outputs(run, part)) for part in (train, unlabelled))
         middles = _unit(np.stack([known[train.labels == c].mean(axis=0) for c in classes]))
         scores = np.exp((new @ middles.T - 1) / SHARP)
         votes += scores / scores.sum(axis=1, keepdims=True)
@@ -80,6 +81,20 @@ def surest(
         kept.append(rows[np.argsort(-sure[rows], kind="stable")[:most]])
     rows = np.sort(np.concatenate(kept))
     return rows, classes[best[rows]]
+
+
+def _outputs(run: Run, examples: Examples) -> np.ndarray:
+    """A teacher's outputs, kept in its folder, for it may teach several runs."""
+
+    def computed() -> np.ndarray:
+        found = run.embed(examples).embeddings
+        _check.same_length("images that can be read", len(found), "the images", len(examples))
+        return found
+
+    if run.folder is None:
+        return computed()
+    key = fingerprint(examples, weights=run.folder / WEIGHTS)
+    return computed_once(run.folder / "outputs" / f"{key}.npy", len(examples), computed)
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:
