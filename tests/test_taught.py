@@ -10,7 +10,7 @@ from rankbits.data.augment import View
 from rankbits.data.examples import Examples
 from rankbits.train import TrainConfig, features, train
 from rankbits.train.features import frozen_features
-from rankbits.train.run import Inputs, Run
+from rankbits.train.run import Inputs, Run, load_run
 from rankbits.train.source import read_source
 from rankbits.train.teach import surest, taught_examples
 
@@ -173,6 +173,39 @@ def test_a_teacher_looks_at_the_same_images_once(tmp_path, monkeypatch):
     run.keep()
     surest([run], known, new, 0.8)
     assert looked == [51, 40, 50]
+
+
+def test_an_output_is_the_mean_of_an_image_and_its_mirror(tmp_path):
+    draw = np.random.default_rng(1)
+    mixed = Examples(pictures(80).inputs, draw.integers(0, 2, 80))  # so that no ranking is perfect
+    own = {"examples": mixed, "bits": 8, "epochs": 1, "batch_size": 40, "say": id}
+    run = train(out=str(tmp_path / "run"), mirror=True, **own)
+    images = pictures(20, seed=3).inputs
+    one, other = (run.embed(i, mirror=False).embeddings for i in (images, images[:, :, ::-1]))
+    assert np.abs(one - other).max() > 1e-4
+    for found in (run.embed(images), load_run(tmp_path / "run").embed(images)):
+        np.testing.assert_allclose(found.embeddings, (one + other) / 2, atol=1e-6)
+    plain = train(**own)
+    assert plain.progress.best != run.progress.best  # validation looks at mirrors too
+    np.testing.assert_array_equal(plain.embed(images).embeddings, one)  # training does not
+
+
+def test_teachers_look_at_mirrors_where_they_are_asked_to(teacher, monkeypatch):
+    known, new = pictures(40), pictures(50, seed=11)
+    looked, embed = [], Run.embed
+    monkeypatch.setattr(
+        Run, "embed", lambda s, e, **o: looked.append(o["mirror"]) or embed(s, e, **o)
+    )
+    folder, wanted = str(teacher.folder), {}
+    for mirror in (False, True, False, True):
+        found = taught_examples(known, new, folder, 0.9, "cpu", mirror)
+        np.testing.assert_array_equal(wanted.setdefault(mirror, found.labels), found.labels)
+    assert looked == [None, None, True, True]
+
+
+def test_features_have_no_mirror():
+    with pytest.raises(rb.Refusal, match="mirror is for images"):
+        train(examples=Examples(np.eye(6), [0, 1, 0, 1, 0, 1]), mirror=True, validation=0, say=id)
 
 
 def test_teachers_label_own_images(teacher, tmp_path):

@@ -30,7 +30,7 @@ class View:
     ``augment``: ``"none"``; ``"flip"``, mirrored half of the time; ``"shift"``, another place but
     never mirrored (letters); ``"crop"``, another place and mirrored, as FastAP trains; ``"full"``,
     that, and another size and brightness; ``"strong"``, that, turned, paler or more colourful, and
-    a part of it covered.
+    a part of it covered. ``mirror``: outside training an image is seen a second time, mirrored.
 
     >>> view = View(side=2, channels=3, augment="flip")
     >>> view.plain(torch.full((1, 4, 4, 1), 255, dtype=torch.uint8)).shape
@@ -40,6 +40,7 @@ class View:
     side: int
     channels: int = 3
     augment: str = "none"
+    mirror: bool = False
 
     @property
     def stored(self) -> int:

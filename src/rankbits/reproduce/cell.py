@@ -52,7 +52,7 @@ def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
 
         return without_labels(recipe, cell, settings)
     made = trained(recipe, cell, settings)
-    options = {"batch_size": AT_ONCE} if made.run.inputs.kind == "features" else {}
+    options: dict[str, Any] = {"batch_size": AT_ONCE} if made.run.inputs.kind == "features" else {}
     clock = Clock()
     found = sides(made.run, made.how, **options)
     embedding = clock.lap()

@@ -20,7 +20,7 @@ DARK_INK = ("omniglot",)  # black on white; a network wants what matters to be b
 SHORT = {"train": 600, "held": 100, "queries": 50, "database": 500}  # rows of a shortened run
 READS = (
     "data", "root", "features", "side", "validation", "seed", "teachers", "taught", "unlabelled",
-    "device",
+    "device", "mirror",
 )  # fmt: skip
 
 

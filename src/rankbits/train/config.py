@@ -85,6 +85,7 @@ class TrainConfig:
     # images
     side: int | None = option(None, "side of the images the network sees")
     augment: str = option("none", "'none', 'flip', 'shift', 'crop', 'full' or 'strong'")
+    mirror: bool = option(False, "an image's outputs are the mean of its own and its mirror's")
     workers: int | None = option(None, "processes that decode images (default: by cores)")
     cache: bool = option(True, "keep decoded images beside the data root, for the next epoch")
 

@@ -21,10 +21,17 @@ QUERIES, DATABASE = 1000, 10_000  # rows judged at a validation, at most
 FEW = 20  # of a class: fewer of them say little of each other
 
 
-def seen(inputs: torch.Tensor, view: View | None, device: torch.device) -> torch.Tensor:
-    """Inputs on the device, as a network sees them outside training."""
-    found = inputs.to(device, non_blocking=True)
-    return found if view is None else view.plain(found)
+def outputs(
+    model: torch.nn.Module, inputs: torch.Tensor, view: View | None, device: torch.device
+) -> torch.Tensor:
+    """What a network makes of inputs outside training, float32; of images and their mirrors' where
+    the view says so, the mean."""
+    seen = inputs.to(device, non_blocking=True)
+    if view is None:
+        return model(seen).float()
+    seen = view.plain(seen)
+    found = model(seen).float()
+    return (found + model(seen.flip(3)).float()) / 2 if view.mirror else found
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +81,7 @@ def embed(
         with tqdm(total=len(examples), desc="embed", disable=None if progress else True) as bar:
             for batch in loader:
                 with precision(amp, device):
-                    parts.append(model(seen(batch.inputs, view, device)).float().cpu())
+                    parts.append(outputs(model, batch.inputs, view, device).cpu())
                 rows.append(batch.rows)
                 bar.update(len(batch))
     finally:

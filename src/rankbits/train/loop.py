@@ -64,7 +64,7 @@ class Trainer:
         if device.type == "cuda" and self.run.inputs.kind == "images":
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.loss.to(device)
-        self.view = self.run.inputs.view(config.augment)
+        self.view = self.run.inputs.view(config.augment, config.mirror)
         self.optimiser = optimisers.optimiser(self.model, self.loss, config)
         self.amp = chosen_precision(config.amp, device)
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.amp == "fp16")

@@ -36,8 +36,10 @@ class Inputs:
     side: int = 0
     channels: int = 0
 
-    def view(self, augment: str = "none") -> View | None:
-        return None if self.kind == "features" else View(self.side, self.channels, augment)
+    def view(self, augment: str = "none", mirror: bool = False) -> View | None:
+        if self.kind == "features":
+            return None
+        return View(self.side, self.channels, augment, mirror)
 
 
 def inputs_of(examples: Examples, config: TrainConfig) -> Inputs:
@@ -107,10 +109,11 @@ class Run:
     history: list[dict[str, Any]] = field(default_factory=list)
     failed: tuple[str, ...] = ()
 
-    def embed(self, examples: Any, **options: Any) -> Embedded:
+    def embed(self, examples: Any, *, mirror: bool | None = None, **options: Any) -> Embedded:
         """Embed examples, an array of features or images, or paths of image files.
 
-        ``options`` are those of :func:`rankbits.train.embed.embed`.
+        ``mirror``: whether outputs are the mean of an image's own and its mirror's; by default as
+        the run's settings say. ``options`` are those of :func:`rankbits.train.embed.embed`.
         """
         if not isinstance(examples, Examples):
             examples = as_examples(examples)
@@ -123,7 +126,9 @@ class Run:
                 f"got {examples.inputs.shape[1]}."
             )
         device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
-        view = self.inputs.view(self.config.augment)
+        view = self.inputs.view(
+            self.config.augment, self.config.mirror if mirror is None else mirror
+        )
         return embed(self.model, examples, view, device=device, **options)
 
     def describe(self) -> None:

@@ -75,7 +75,9 @@ def _taught(
     else:
         rows = np.setdiff1d(found.database, found.train)
         more = found.examples.subset(rows if held is None else np.setdiff1d(rows, held))
-    return taught_examples(train, more, str(config.teachers), config.taught, config.device)
+    return taught_examples(
+        train, more, str(config.teachers), config.taught, config.device, config.mirror
+    )
 
 
 def read_inputs(path: str, part: str | None, config: TrainConfig) -> tuple[Examples, bool]:

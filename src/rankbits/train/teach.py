@@ -25,15 +25,20 @@ SHARP = 0.1  # cosines are compared in units of this
 
 
 def taught_examples(
-    train: Examples, unlabelled: Examples, teachers: str, share: float, device: str = "auto"
+    train: Examples,
+    unlabelled: Examples,
+    teachers: str,
+    share: float,
+    device: str = "auto",
+    mirror: bool = False,
 ) -> Examples:
     """``train`` joined by the surest ``share`` of each class of ``unlabelled``, by ``teachers``:
-    folders of runs, a comma between them."""
+    folders of runs, a comma between them. With ``mirror`` they look at each mirrored image too."""
     if train.labels.ndim != 1:
         _check.refuse("Teachers need one class for each example; got multi-hot labels.")
     folders = [name.strip() for name in teachers.split(",") if name.strip()]
     runs = [load_run(Path(name), device=str(device_of(device))) for name in folders]
-    rows, labels = surest(runs, train, unlabelled, share)
+    rows, labels = surest(runs, train, unlabelled, share, mirror)
     chosen = unlabelled.subset(rows)
     inputs: np.ndarray | ImageFiles
     if isinstance(train.inputs, ImageFiles) and isinstance(chosen.inputs, ImageFiles):
@@ -46,7 +51,11 @@ def taught_examples(
 
 
 def surest(
-    teachers: Sequence[Run], train: Examples, unlabelled: Examples, share: float
+    teachers: Sequence[Run],
+    train: Examples,
+    unlabelled: Examples,
+    share: float,
+    mirror: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows of ``unlabelled`` (m,) with the class the teachers give each, (m,).
 
@@ -68,7 +77,7 @@ def surest(
     classes = np.unique(train.labels)
     votes = np.zeros((len(unlabelled), len(classes)))
     for run in teachers:
-        known, new = (_unit(_outputs(run, part)) for part in (train, unlabelled))
+        known, new = (_unit(_outputs(run, part, mirror)) for part in (train, unlabelled))
         middles = _unit(np.stack([known[train.labels == c].mean(axis=0) for c in classes]))
         scores = np.exp((new @ middles.T - 1) / SHARP)
         votes += scores / scores.sum(axis=1, keepdims=True)
@@ -83,17 +92,18 @@ def surest(
     return rows, classes[best[rows]]
 
 
-def _outputs(run: Run, examples: Examples) -> np.ndarray:
+def _outputs(run: Run, examples: Examples, mirror: bool) -> np.ndarray:
     """A teacher's outputs, kept in its folder, for it may teach several runs."""
 
     def computed() -> np.ndarray:
-        found = run.embed(examples).embeddings
+        found = run.embed(examples, mirror=mirror or None).embeddings
         _check.same_length("images that can be read", len(found), "the images", len(examples))
         return found
 
     if run.folder is None:
         return computed()
-    key = fingerprint(examples, weights=run.folder / WEIGHTS)
+    mirror = mirror or run.config.mirror
+    key = fingerprint(examples, "mirror" if mirror else "", run.folder / WEIGHTS)
     return computed_once(run.folder / "outputs" / f"{key}.npy", len(examples), computed)
 
 
