@@ -202,9 +202,9 @@ def test_our_best_must_be_clearly_ahead():
 
 def test_ours_fine_tuned_is_held_against_all_that_are_fine_tuned():
     claim = next(c for c in claims_best.CLAIMS if c.title.endswith("backbone, fine-tuned"))
-    ours, theirs = "best/same/taught", "h2q/tuned/fastap"
+    ours, theirs = "best/same/twice-hashnet", "h2q/tuned/fastap"
     at = [{"seed": s, "bits": b} for b in (32, 16) for s in (1, 2)]
-    rows = [row(ours, 0.9 + a["seed"] / 1000, **a) for a in at]
+    rows = [row(ours, 0.9 + a["seed"] / 1000, quantizer="supervised", **a) for a in at]
     assert claim.find(Evidence(rows)).verdict == NONE  # nobody to be ahead of
     rivals = [row(theirs, 0.8 + a["seed"] / 900, quantizer="h2q", **a) for a in at]
     assert claim.find(Evidence(rows + rivals[:2])).verdict == MISSED  # at one of two lengths
@@ -225,6 +225,18 @@ def test_ours_fine_tuned_is_held_against_all_that_are_fine_tuned():
     level = row("h2q/tuned-penalty/dch", 0.9, seed=1, bits=32)
     found = claim.find(Evidence([*rows, level]))  # ahead, but of one seed nobody knows how clearly
     assert found.verdict == MISSED and "| DCH with its penalty |  | .900 |" in found.table
+
+
+def test_teaching_is_shown_beside_learning_from_labels_only():
+    alone = [row("h2q/tuned/hashnet", 0.8, seed=s, bits=16) for s in (1, 2)]
+    assert claims_best.teaching(Evidence(alone)).verdict == NONE
+    more = [
+        row("best/same/twice-hashnet", 0.9, seed=s, bits=16, quantizer="supervised") for s in (1, 2)
+    ]
+    found = claims_best.teaching(Evidence(alone + more)).table
+    assert "| HashNet, labelled images only, its signs | .800 ± .000 |  |" in found
+    assert "| HashNet, taught twice, our rotation | .900 ± .000 |  |" in found
+    assert "HyP2" not in found and "taught by five" not in found
 
 
 def test_an_ingredient_brings_what_lies_between_two_rows():

@@ -12,7 +12,9 @@ from generated.rows import table
 Line = tuple[str, Place]
 ASKED = (16, 32)  # code lengths of the goal to be ahead of everybody
 ELSEWHERE = {"TALR-AP": "talr-ap", "MIHash": "mihash", "DTSH": "dtsh", "FastAP": "fastap"}
-TAUGHT = Place("best/same/taught", "none")
+TAUGHT = Place("best/same/twice-hashnet", "supervised")
+OURS = "ours, taught twice"
+SAME = "best/same"
 CLEARLY = "ahead of every method of the papers by more than twice the deviation of the gap"
 
 
@@ -52,7 +54,7 @@ def rotated(evidence: Evidence, bits: int) -> Line | None:
 
 
 def taught(evidence: Evidence, bits: int) -> Line | None:
-    return ("ours, taught", TAUGHT) if evidence.at(TAUGHT.at(bits)) else None
+    return (OURS, TAUGHT) if evidence.at(TAUGHT.at(bits)) else None
 
 
 def tuned() -> list[Line]:
@@ -137,6 +139,27 @@ def ingredients(evidence: Evidence) -> Finding:
     return Finding("", "At 32 bits, over the seeds that both have.", table(head, lines))
 
 
+STUDENTS = (  # a loss; its recipe for labelled images only; those of its students
+    ("tie-aware AP", "talr-ap", (("by three", "taught"), ("twice", "twice"))),
+    ("HyP2", "hyp2", (("by five", "taught-hyp2"),)),
+    ("HashNet", "hashnet", (("by five", "taught-hashnet"), ("twice", "twice-hashnet"))),
+)
+
+
+def teaching(evidence: Evidence) -> Finding:
+    """Runs of labelled images only beside runs that others taught, with two ways to bits."""
+    lines = []
+    for loss, alone, students in STUDENTS:
+        places = [("labelled images only", f"{TUNED}/{alone}")]
+        places += [(f"taught {how}", f"{SAME}/{name}") for how, name in students]
+        for how, name in places:
+            for quantizer, said in (("none", "its signs"), ("supervised", "our rotation")):
+                lines.append((f"{loss}, {how}, {said}", Place(name, quantizer)))
+    if not evidence.named(SAME):
+        return Finding(NONE)
+    return Finding("", "", grid(evidence, lines, ASKED, "mAP", paper=False))
+
+
 CLAIMS = (
     Claim(
         "Best",
@@ -167,12 +190,26 @@ CLAIMS = (
         "Best",
         "Ahead of every method on the same backbone, fine-tuned",
         "A goal of ours: EfficientNet-lite0 fine-tuned at 128 x 128, H2Q's protocol, AP_T at 16 "
-        "and 32 bits. Ours is tie-aware AP, taught by three of the runs it is held against; it "
-        "learns from the database's images too, without their labels, and they do not. HSWD, "
-        f"TALR's other forms and MIHash with growing alpha were run frozen only.{RATE}",
+        "and 32 bits. Ours is HashNet's loss with our rotation, taught by three runs that five of "
+        "the runs it is held against have taught; so it learns from the database's images too, "
+        "without their labels, and they do not. Of the five such runs of the next claim it is the "
+        "best on validation rows, at both lengths and over the four seeds. HSWD, TALR's other "
+        f"forms and MIHash with growing alpha were run frozen only.{RATE}",
         CLEARLY,
-        ("best/same", TUNED, PENALTY),
+        (SAME, TUNED, PENALTY),
         against(taught, tuned()),
+    ),
+    Claim(
+        "Best",
+        "What teaching brings",
+        "On one network, EfficientNet-lite0 fine-tuned at 128 x 128, in H2Q's protocol: AP_T of "
+        "runs that learn from the 5,000 labelled images only, and of runs that also learn from "
+        "the database's images, labelled by three or five of the former; or, taught twice, by "
+        "the taught runs of 32 bits of all three losses. Which losses might be worth a student "
+        "was seen on queries of seeds 1 to 3.",
+        "a measurement",
+        (SAME, TUNED),
+        teaching,
     ),
     Claim(
         "Best",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import stdev
 
-from generated.claims_best import TAUGHT, tuned
+from generated.claims_best import OURS, TAUGHT, tuned
 from generated.claims_fastap import SETS, curve
 from generated.claims_h2q import (
     LOSSES,
@@ -135,7 +135,7 @@ def same(evidence: Evidence, shows: str) -> str:
     panels = []
     for bits in (16, 32):
         found: dict[str, list[Dot]] = {}
-        for said, place in [("ours, taught", TAUGHT), *tuned()]:
+        for said, place in [(OURS, TAUGHT), *tuned()]:
             values = list(evidence.values(place.at(bits), "mAP").values())
             if values:
                 mean, spread = sum(values) / len(values), stdev(values) if len(values) > 1 else 0.0
