@@ -15,12 +15,14 @@ import torch
 
 import rankbits as rb
 from rankbits import Refusal, TrainConfig
+from rankbits.cli import main
 from rankbits.data.digits import digits
 from rankbits.data.examples import Examples
 from rankbits.losses.named import LOSSES
 from rankbits.train.checkpoints import CHECKPOINT, WEIGHTS, load_tensors
 from rankbits.train.diary import LOG
 from rankbits.train.embed import Validation
+from rankbits.train.memory import BatchLoss
 from unmeasured import UNMEASURED
 
 
@@ -32,6 +34,15 @@ def quiet(line: str) -> None:
 def own() -> Examples:
     images, labels = digits()
     return Examples(images[:600].reshape(600, 64).astype(np.float32) / 16, labels[:600])
+
+
+@pytest.fixture
+def terminated():
+    """The SIGTERMs that this process hears of, which would end it."""
+    heard: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    yield heard
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +131,7 @@ def test_the_callers_random_numbers_are_left_alone(own):
     ],
     ids=["chunks", "proxies", "hashnet", "adsh", "alpha"],
 )
-def test_a_stopped_run_goes_on_bit_for_bit(own, tmp_path, options):
+def test_a_stopped_run_goes_on_bit_for_bit(own, tmp_path, options, terminated):
     """Stop by SIGTERM from inside, after a number of steps; the rest is as if nothing happened."""
     settings = SETTINGS | {"log_every": 1} | options
     model = {} if "loss" in options else {"model": "own"}
@@ -154,6 +165,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(own, tmp_path, options):
         if stop is not None:
             assert not run.progress.finished
             assert any("SIGTERM: saved at step" in line for line in said)
+    assert len(terminated) == 2  # whoever listened before hears of it, once each
     assert run.progress.finished and parts == steps
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
     rows = [(tmp_path / name / LOG).read_text().splitlines() for name in ("whole", "parts")]
@@ -270,6 +282,21 @@ def test_two_processes_are_one(tmp_path, both, loss):
         logs.append([row["loss"] for row in rows if "loss" in row])
     assert len(logs[0]) > 10
     np.testing.assert_allclose(*logs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_no_shell_goes_on_after_a_run_that_was_stopped(own, tmp_path, number, terminated, capsys):
+    np.savez(tmp_path / "own.npz", features=own.inputs, labels=own.labels)
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(
+        lambda module, _: signal.raise_signal(number) if isinstance(module, BatchLoss) else None
+    )
+    try:
+        out = tmp_path / "run"
+        assert main(["train", "--data", str(tmp_path / "own.npz"), "-o", str(out)]) == 130
+    finally:
+        hook.remove()
+    assert "saved at step 1; the same command goes on from there" in capsys.readouterr().err
+    assert terminated == [number] * (number == signal.SIGTERM)
 
 
 def test_a_loss_that_is_no_number_stops_with_a_sentence(own, tmp_path):

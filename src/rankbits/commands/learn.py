@@ -39,7 +39,7 @@ class Train(TrainConfig):
         )
         run = train(config)
         if not run.progress.finished:
-            return
+            raise KeyboardInterrupt  # so that no shell goes on to what needs the run
         best = run.progress.best
         said = "" if best is None else f", validation mAP {best:.4f}"
         print(f"{self.out}: {run.progress.step:,} steps{said}")

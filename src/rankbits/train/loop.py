@@ -84,7 +84,8 @@ class Trainer:
         self.stop = Stop()
 
     def go(self) -> Run:
-        """Train to the end, or until stopped; the run comes back with its best weights."""
+        """Train to the end, or until stopped by Ctrl-C; the run comes back with its best weights.
+        SIGTERM ends the process once the run is saved, unless somebody else listens for it."""
         self._resume()
         progress, config = self.run.progress, self.config
         if progress.finished:
@@ -112,6 +113,7 @@ class Trainer:
         if self.stop.why and self.leads:
             where = f"saved at step {progress.step:,}; the same command goes on from there"
             self.say(f"{self.stop.why}: {where if self.run.folder else 'stopped'}.")
+        self.stop.pass_on()
         return self._with_best()
 
     def _epoch(self, epoch: int) -> None:

@@ -84,7 +84,11 @@ def device_of(name: str) -> torch.device:
 
 
 class Stop:
-    """Set by SIGTERM or Ctrl-C: the step is finished, the run saved, and the loop left."""
+    """Set by SIGTERM or Ctrl-C: the step is finished, the run saved, and the loop left.
+
+    Ctrl-C stops the run; SIGTERM means the process, which must not go on with what comes after, so
+    it is sent again to whoever listened before.
+    """
 
     def __init__(self) -> None:
         self.why = ""
@@ -108,3 +112,7 @@ class Stop:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def pass_on(self) -> None:
+        if self.why == "SIGTERM":
+            signal.raise_signal(signal.SIGTERM)
