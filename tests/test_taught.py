@@ -1,5 +1,7 @@
 """Features of a frozen network, kept; and labels that teachers give."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ import rankbits as rb
 from rankbits.cli import main
 from rankbits.data.augment import View
 from rankbits.data.examples import Examples
-from rankbits.train import TrainConfig, features, train
+from rankbits.train import TrainConfig, features, teach, train
 from rankbits.train.features import frozen_features
 from rankbits.train.run import Inputs, Run, load_run
 from rankbits.train.source import read_source
@@ -173,6 +175,15 @@ def test_a_teacher_looks_at_the_same_images_once(tmp_path, monkeypatch):
     run.keep()
     surest([run], known, new, 0.8)
     assert looked == [51, 40, 50]
+
+
+def test_a_teacher_that_is_somebody_elses_is_left_as_it_is(teacher, tmp_path, monkeypatch):
+    run = load_run(shutil.copytree(teacher.folder, tmp_path / "theirs"))
+    shutil.rmtree(run.folder / "outputs", ignore_errors=True)
+    monkeypatch.setattr(teach.os, "access", lambda path, mode: path != run.folder)
+    before = sorted(run.folder.iterdir())
+    rows, _ = surest([run], pictures(40), pictures(50, seed=9), 0.8)
+    assert len(rows) == 40 and sorted(run.folder.iterdir()) == before
 
 
 def test_an_output_is_the_mean_of_an_image_and_its_mirror(tmp_path):

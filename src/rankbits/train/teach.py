@@ -8,6 +8,7 @@ in other crops and colours than its teachers did, ends up ahead of them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -93,14 +94,15 @@ def surest(
 
 
 def _outputs(run: Run, examples: Examples, mirror: bool) -> np.ndarray:
-    """A teacher's outputs, kept in its folder, for it may teach several runs."""
+    """A teacher's outputs, kept in its folder, for it may teach several runs; a folder that is
+    somebody else's, and cannot be written, stays as it is."""
 
     def computed() -> np.ndarray:
         found = run.embed(examples, mirror=mirror or None).embeddings
         _check.same_length("images that can be read", len(found), "the images", len(examples))
         return found
 
-    if run.folder is None:
+    if run.folder is None or not os.access(run.folder, os.W_OK):
         return computed()
     mirror = mirror or run.config.mirror
     key = fingerprint(examples, "mirror" if mirror else "", run.folder / WEIGHTS)
