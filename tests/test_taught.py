@@ -214,6 +214,22 @@ def test_teachers_look_at_mirrors_where_they_are_asked_to(teacher, monkeypatch):
     assert looked == [None, None, True, True]
 
 
+def test_features_of_an_image_and_its_mirror_are_kept_apart_from_its_own(teacher, tmp_path):
+    examples, other = pictures(30, seed=1), pictures(30, seed=1).inputs[:, :, ::-1].copy()
+    config = settings(teacher, tmp_path)
+    own, its = (frozen_features(e, config).inputs for e in (examples, Examples(other, [0] * 30)))
+    both = frozen_features(examples, config.with_changes(mirror=True)).inputs
+    np.testing.assert_allclose(both, (own.astype(np.float32) + its) / 2, atol=2e-3)
+    assert np.abs(both.astype(np.float32) - own).max() > 4e-3
+    np.testing.assert_array_equal(frozen_features(examples, config).inputs, own)
+    np.savez(tmp_path / "own.npz", images=examples.inputs, labels=examples.labels)
+    run = train(
+        settings(teacher, tmp_path, mirror=True, data=str(tmp_path / "own.npz"), bits=8, epochs=1),
+        say=id,
+    )
+    assert run.inputs.dim == own.shape[1]
+
+
 def test_features_have_no_mirror():
     with pytest.raises(rb.Refusal, match="mirror is for images"):
         train(examples=Examples(np.eye(6), [0, 1, 0, 1, 0, 1]), mirror=True, validation=0, say=id)

@@ -33,7 +33,8 @@ def frozen_features(examples: Examples, config: TrainConfig) -> Examples:
 
     ``config.features`` is the name of a network with published weights, or the folder of a run,
     whose body (all but its last layer) is meant. Images that cannot be read are refused: a cache
-    with holes would be somebody's riddle.
+    with holes would be somebody's riddle. With ``config.mirror`` a feature is the mean of an
+    image's and its mirror's.
     """
     name = str(config.features)
     if examples.kind == "features":
@@ -48,11 +49,14 @@ def frozen_features(examples: Examples, config: TrainConfig) -> Examples:
     side = config.side or LARGE
     if run:
         side = load_run(name).inputs.side
-    key = fingerprint(examples, f"{side}", weights if run else None)
+    seen = f"{side} mirror" if config.mirror else f"{side}"
+    key = fingerprint(examples, seen, weights if run else None)
     path = data_root(config.root) / "features" / f"{Path(name).name}-{side}-{key}.npy"
-    device = device_of(config.device)
+    device, mirror = device_of(config.device), config.mirror
     kept = computed_once(
-        path, len(examples), lambda: _computed(examples, name, side, device, run=run)
+        path,
+        len(examples),
+        lambda: _computed(examples, name, side, device=device, run=run, mirror=mirror),
     )
     return Examples(
         kept,
@@ -97,16 +101,17 @@ def fingerprint(examples: Examples, said: str = "", weights: Path | None = None)
 
 
 def _computed(
-    examples: Examples, name: str, side: int, device: torch.device, *, run: bool
+    examples: Examples, name: str, side: int, *, device: torch.device, run: bool, mirror: bool
 ) -> np.ndarray:
     if run:
         trained = load_run(name)
         body = getattr(trained.model, "backbone", None)
         if not isinstance(body, torch.nn.Module) or trained.inputs.kind != "images":
             _check.refuse(f"{name} has no body that makes features of images.")
-        view = trained.inputs.view(trained.config.augment)
+        view = trained.inputs.view(trained.config.augment, mirror)
     else:
-        body, view = backbone(name, "imagenet"), Inputs("images", side=side, channels=3).view()
+        body = backbone(name, "imagenet")
+        view = Inputs("images", side=side, channels=3).view(mirror=mirror)
     body = body.to(device)
     if device.type == "cuda":
         body = body.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -78,7 +78,7 @@ def _trainer(
     if model is not None:
         config = config.with_changes(model="own")
     inputs = inputs_of(source.train, config)
-    if config.mirror and inputs.kind == "features":
+    if config.mirror and inputs.kind == "features" and not config.features:
         _check.refuse("mirror is for images; the data are features.")
     if model is None:
         model = build_model(config, inputs)
