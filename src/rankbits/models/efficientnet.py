@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from rankbits import _check
+from rankbits.models.folding import normed
 from rankbits.models.pixels import Pixels
 
 # (how often, kernel, stride, expansion, channels out) of lite0
@@ -99,7 +100,7 @@ class ConvNorm(nn.Module):
         self.active = active
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.norm(self.conv(x))
+        found = normed(self.conv, self.norm, x)
         return functional.relu6(found) if self.active else found
 
 
@@ -107,14 +108,16 @@ class SameConv(nn.Conv2d):
     """A convolution whose output has ceil(side / stride) pixels, padded less on the left and top
     than on the right and below where the padding is odd."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def _conv_forward(
+        self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
+    ) -> torch.Tensor:
         kernel, stride = self.kernel_size[0], self.stride[0]
         totals = [max((-(-n // stride) - 1) * stride + kernel - n, 0) for n in x.shape[2:]]
         before = [total // 2 for total in totals]
         if any(total % 2 for total in totals):
             (top, left), (high, wide) = before, totals
             x, before = functional.pad(x, (left, wide - left, top, high - top)), [0, 0]
-        return functional.conv2d(x, self.weight, self.bias, stride, before, 1, self.groups)
+        return functional.conv2d(x, weight, bias, stride, before, 1, self.groups)
 
 
 def _rounded(channels: float) -> int:

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from rankbits import _check
+from rankbits.models.folding import normed
 from rankbits.models.pixels import Pixels
 
 DEPTHS = (3, 4, 6, 3)
@@ -75,5 +76,4 @@ class ConvNorm(nn.Module):
         self.norm = nn.BatchNorm2d(after, eps=1e-3, momentum=0.01)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.norm(self.conv(x))
-        return found
+        return normed(self.conv, self.norm, x)
