@@ -24,9 +24,11 @@ from rankbits.models.pixels import Pixels
 from rankbits.models.resnet import ResNet50
 
 THREADS, SEED = 2, 0
-CASES = (  # network, side, images to embed and to learn from at a time
+CASES = (  # network, side, images to embed and to learn from at a time (0: it is not timed)
+    ("EfficientNet-lite0", lambda: EfficientNetLite(0), 224, 1, 0),
     ("EfficientNet-lite0", lambda: EfficientNetLite(0), 224, 32, 16),
     ("EfficientNet-lite0", lambda: EfficientNetLite(0), 128, 64, 32),
+    ("ResNet-50", ResNet50, 224, 1, 0),
     ("ResNet-50", ResNet50, 224, 16, 8),
     ("SmallConv", lambda: SmallConv(3), 32, 512, 256),
 )
@@ -80,9 +82,12 @@ def measured(bench: Bench, case: tuple, repeats: int) -> None:
     largest = float(embed(ours).abs().max())
     agree({n: embed(m) / largest for n, m in networks.items()}, tolerance=1e-4)
     for what, act, many in (("embed", embed, embedded), ("learn", learn, learned)):
+        if not many:
+            continue
         functions = {n: lambda m=m, act=act: act(m) for n, m in networks.items()}
         timings = compare(functions, work=many, unit="images", repeats=repeats)
-        bench.report(f"{what}: {name} at {side}", timings, ("rankbits",), side=side, what=what)
+        title = f"{what}: {name} at {side}, {many} at a time"
+        bench.report(title, timings, ("rankbits",), side=side, what=what)
 
 
 def main() -> None:

@@ -10,8 +10,8 @@ def normed(conv: nn.Conv2d, norm: nn.BatchNorm2d, x: torch.Tensor) -> torch.Tens
     """``norm(conv(x))``; where nothing is learned, on a CPU, as one convolution.
 
     A processor spends an embedding's time on passing over activations, and the norm is a pass: its
-    scale and shift are multiplied into the weights instead, which are few. What comes out is the
-    same but for rounding.
+    scale and shift are multiplied into the weights instead, where those are fewer (they are not
+    for the last stages of a single image). What comes out is the same but for rounding.
 
     >>> conv, norm = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4).eval()
     >>> x = torch.rand(2, 3, 8, 8)
@@ -21,7 +21,8 @@ def normed(conv: nn.Conv2d, norm: nn.BatchNorm2d, x: torch.Tensor) -> torch.Tens
     """
     learned = norm.training or torch.is_grad_enabled()
     mean, variance = norm.running_mean, norm.running_var
-    if learned or x.device.type != "cpu" or mean is None or variance is None:
+    few = conv.weight[0].numel() * conv.stride[0] * conv.stride[1] < x.numel() // x.shape[1]
+    if learned or not few or x.device.type != "cpu" or mean is None or variance is None:
         found: torch.Tensor = norm(conv(x))
         return found
     scale = norm.weight * (variance + norm.eps).rsqrt()
