@@ -6,20 +6,16 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from layouts import make_cifar10, unsummed
+from layouts import NETWORK, make_cifar10, unsummed, with_features
 from rankbits._check import Refusal
 from rankbits.reproduce import cell as cells
 from rankbits.reproduce.cell import run_cell
 from rankbits.reproduce.recipe import recipes
 from rankbits.reproduce.rows import Settings
-from rankbits.train import TrainConfig, features
 from rankbits.train.checkpoints import is_finished
-from rankbits.train.source import read_source
 
-NETWORK = "efficientnet-lite0"
 HEAD = 'paper = "Made"\nplace = "Table 1"\nmethod = "{name}"\ndiffers = "everything"\n'
 TRAIN = f'[train]\ndata = "cifar10-h2q"\nfeatures = "{NETWORK}"\nbatch_size = 40\n'
 
@@ -34,22 +30,13 @@ def made(tmp_path, monkeypatch):
     """Recipes made/first, made/second, taught by it, and made/third, taught by both."""
     unsummed(monkeypatch)
     make_cifar10(tmp_path / "data")
-
-    def computed(examples, *_, **__):
-        draw = np.random.default_rng(0)
-        middles = draw.normal(5.0, 1.0, (100, 32))
-        noise = draw.normal(0.0, 1.0, (len(examples), 32))
-        return (middles[examples.labels] + noise).astype(np.float16)
-
-    monkeypatch.setattr(features, "_computed", computed)
-    root = str(tmp_path / "data")
-    read_source(TrainConfig(data="cifar10-h2q", root=root, features=NETWORK))
+    with_features(monkeypatch, tmp_path / "data", "cifar10-h2q")
     folder = tmp_path / "recipes" / "made"
     folder.mkdir(parents=True)
     recipe(folder, "first")
     recipe(folder, "second", 'teachers = "recipe:made/first"\n')
     recipe(folder, "third", 'teachers = "recipe:made/first, recipe:made/second"\n')
-    return Settings(root, "cpu", short=True, recipes=folder.parent)
+    return Settings(str(tmp_path / "data"), "cpu", short=True, recipes=folder.parent)
 
 
 def run(settings: Settings, name: str) -> list[dict]:

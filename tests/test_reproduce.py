@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from layouts import make_cifar10, make_cifar100, unsummed
+from layouts import NETWORK, make_cifar10, make_cifar100, unsummed, with_features
 from rankbits._check import Refusal
 from rankbits.cli import main
 from rankbits.data.examples import Examples
@@ -25,11 +25,9 @@ from rankbits.reproduce.recipe import Cell, changed, read_recipe, recipe_of, rec
 from rankbits.reproduce.rows import Settings
 from rankbits.reproduce.scaled import scaled
 from rankbits.reproduce.source import reduced
-from rankbits.train import TrainConfig, features
-from rankbits.train.source import read_source
+from rankbits.train import TrainConfig
 
 RECIPES = Path(__file__).parent.parent / "reproduce"
-NETWORK = "efficientnet-lite0"
 PLAIN = {
     "paper": "Made",
     "place": "Table 1",
@@ -54,19 +52,6 @@ def toml(path: Path, table: dict) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(plain))
     return path
-
-
-def with_features(monkeypatch, root: Path, data: str) -> None:
-    """Features of the images in the cache, where no network has to make them: noisy classes."""
-
-    def made(examples, *_, **__):
-        draw = np.random.default_rng(0)
-        middles = draw.normal(5.0, 1.0, (100, 32))
-        noise = draw.normal(0.0, 1.0, (len(examples), 32))
-        return (middles[examples.labels] + noise).astype(np.float16)
-
-    monkeypatch.setattr(features, "_computed", made)
-    read_source(TrainConfig(data=data, root=str(root), features=NETWORK))
 
 
 @pytest.fixture
