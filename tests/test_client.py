@@ -32,6 +32,8 @@ def stage(monkeypatch):
             self.send_response(status)
             self.send_header("Content-Length", str(len(raw)))
             self.send_header("X-Request-Id", "r1")
+            if stage.after is not None:
+                self.send_header("Retry-After", stage.after)
             self.end_headers()
             self.wfile.write(raw)
 
@@ -43,7 +45,7 @@ def stage(monkeypatch):
     server = HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    stage.asked, stage.replies, stage.waited = [], [], []
+    stage.asked, stage.replies, stage.waited, stage.after = [], [], [], None
     stage.url = f"http://127.0.0.1:{server.server_port}"
     yield stage
     server.shutdown()
@@ -83,6 +85,25 @@ def test_what_is_tried_again(stage):
         assert client.search(id=7) == {"ok": 1}
     assert len(stage.asked) == 4 and len(stage.waited) == 3
     assert stage.waited[0] < stage.waited[1] < stage.waited[2]
+
+
+@pytest.mark.parametrize(
+    ("after", "timeout", "least", "most"),
+    [
+        ("1", 30, 1, 2),  # as rankbits serve says
+        ("0", 30, 0.05, 0.1),
+        ("900", 3, 3, 3),  # nobody is made to wait longer than the caller would
+        ("Wed, 21 Oct 2026 07:28:00 GMT", 30, 0.05, 0.1),
+        ("-5", 30, 0.05, 0.1),
+        ("soon", 30, 0.05, 0.1),
+    ],
+)
+def test_a_busy_service_says_when_to_come_back(stage, after, timeout, least, most):
+    stage.after, stage.replies = after, [(503, {"error": "Busy."}), (200, {"ok": 1})]
+    with Client(stage.url, timeout=timeout) as client:
+        assert client.stats() == {"ok": 1}
+    (waited,) = stage.waited
+    assert least <= waited <= most
 
 
 def test_what_is_not(stage):

@@ -11,6 +11,7 @@ import json
 import random
 import time
 from collections.abc import Sequence
+from email.message import Message
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -35,7 +36,8 @@ class Client:
     """Speaks to ``rankbits serve`` at ``url``; one connection, kept open; not for two threads.
 
     Everything here may be repeated without harm (adding again replaces), so a lost connection and
-    the statuses 429, 502 and 503 are tried ``retries`` times more, waiting longer each time.
+    the statuses 429, 502 and 503 are tried ``retries`` times more, waiting longer each time, and as
+    long as the service asks (``Retry-After``), but never longer than ``timeout``.
 
     >>> Client("http://127.0.0.1:8080", timeout=5)
     Client('http://127.0.0.1:8080')
@@ -140,24 +142,28 @@ class Client:
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         for attempt in range(self._retries + 1):
+            asked = 0.0
             try:
-                status, name, raw = self._once(method, path, body, headers)
+                status, reply, raw = self._once(method, path, body, headers)
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 failure = ServiceError(f"No answer from {self.url}: {error or 'closed'}.", 0)
             else:
                 if status < 400:
                     return json.loads(raw)
-                failure = ServiceError(_sentence(raw, status), status, name)
+                failure = ServiceError(_sentence(raw, status), status, reply["X-Request-Id"])
                 if status not in AGAIN:
                     raise failure
+                asked = _seconds(reply["Retry-After"])
             if attempt < self._retries:
-                time.sleep(0.05 * 2**attempt * (1 + random.random()))
+                # by chance a little later: clients turned away together must not return together
+                wait = max(asked, 0.05 * 2**attempt) * (1 + random.random())
+                time.sleep(min(wait, self._timeout))
         raise failure
 
     def _once(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str]
-    ) -> tuple[int, str | None, bytes]:
+    ) -> tuple[int, Message, bytes]:
         if self._connection is None:
             secure = self._parts.scheme == "https"
             kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
@@ -165,7 +171,12 @@ class Client:
             self._connection = kind(self._parts.hostname, self._parts.port, timeout=self._timeout)
         self._connection.request(method, self._parts.path.rstrip("/") + path, body, headers)
         reply = self._connection.getresponse()
-        return reply.status, reply.getheader("X-Request-Id"), reply.read()
+        return reply.status, reply.headers, reply.read()
+
+
+def _seconds(told: str | None) -> float:
+    """What ``Retry-After`` asks for; 0 where it says nothing, or a date."""
+    return float(told) if told is not None and told.isascii() and told.isdigit() else 0.0
 
 
 def _sentence(raw: bytes, status: int) -> str:
