@@ -97,6 +97,18 @@ def test_a_network_embeds_what_it_learned(make, folds):
     torch.testing.assert_close(found / scale, wanted / scale, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("part", ["conv", "norm"])
+@pytest.mark.parametrize("when", ["register_forward_hook", "register_forward_pre_hook"])
+def test_a_hook_is_heard(part, when):
+    made, heard = lived(ConvNorm(3, 4, 3)).eval(), []
+    handle = getattr(getattr(made, part), when)(lambda *_: heard.append(part))
+    with torch.no_grad():
+        made(torch.randn(1, 3, 6, 6))
+        handle.remove()
+        made(torch.randn(1, 3, 6, 6))
+    assert heard == [part]
+
+
 def test_weights_that_change_are_folded_anew():
     made = lived(ConvNorm(3, 4, 3)).eval()
     x = torch.randn(1, 3, 6, 6)

@@ -11,7 +11,8 @@ def normed(conv: nn.Conv2d, norm: nn.BatchNorm2d, x: torch.Tensor) -> torch.Tens
 
     A processor spends an embedding's time on passing over activations, and the norm is a pass: its
     scale and shift are multiplied into the weights instead, where those are fewer (they are not
-    for the last stages of a single image). What comes out is the same but for rounding.
+    for the last stages of a single image). What comes out is the same but for rounding; somebody's
+    hook on either module is heard as ever.
 
     >>> conv, norm = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4).eval()
     >>> x = torch.rand(2, 3, 8, 8)
@@ -22,7 +23,9 @@ def normed(conv: nn.Conv2d, norm: nn.BatchNorm2d, x: torch.Tensor) -> torch.Tens
     learned = norm.training or torch.is_grad_enabled()
     mean, variance = norm.running_mean, norm.running_var
     few = conv.weight[0].numel() * conv.stride[0] * conv.stride[1] < x.numel() // x.shape[1]
-    if learned or not few or x.device.type != "cpu" or mean is None or variance is None:
+    hooked = any(m._forward_hooks or m._forward_pre_hooks for m in (conv, norm))
+    plain = learned or hooked or not few or x.device.type != "cpu"
+    if plain or mean is None or variance is None:
         found: torch.Tensor = norm(conv(x))
         return found
     scale = norm.weight * (variance + norm.eps).rsqrt()

@@ -80,7 +80,7 @@ def computed_once(path: Path, rows: int, compute: Callable[[], np.ndarray]) -> n
     except (OSError, ValueError, EOFError):
         whole = False
     if not whole:
-        _check.refuse(f"{path} is damaged: remove it, and the features are computed again.")
+        _check.refuse(f"{path} is damaged: remove it, and it is computed again.")
     return kept
 
 
