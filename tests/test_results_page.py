@@ -202,7 +202,7 @@ def test_our_best_must_be_clearly_ahead():
 
 def test_ours_fine_tuned_is_held_against_all_that_are_fine_tuned():
     claim = next(c for c in claims_best.CLAIMS if c.title.endswith("backbone, fine-tuned"))
-    ours, theirs = "best/same/twice-hashnet", "h2q/tuned/fastap"
+    ours, theirs = "best/same/mirror-twice", "h2q/tuned/fastap"
     at = [{"seed": s, "bits": b} for b in (32, 16) for s in (1, 2)]
     rows = [row(ours, 0.9 + a["seed"] / 1000, quantizer="supervised", **a) for a in at]
     assert claim.find(Evidence(rows)).verdict == NONE  # nobody to be ahead of

@@ -153,8 +153,8 @@ def _parted(said: str) -> tuple[str, str]:
     loss, plus, quantizer = said.partition(" + ")
     if plus:
         return loss, {"itq": "ITQ", "h2q": "H2Q"}[quantizer]
-    loss, penalty, _ = said.partition(" with its penalty")
-    return loss, "its penalty" if penalty else "own signs"
+    loss, penalised, penalty = said.partition(" with ")
+    return loss, penalty if penalised else "own signs"
 
 
 FIGURES = (
