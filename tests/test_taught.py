@@ -189,7 +189,7 @@ def test_a_teacher_that_is_somebody_elses_is_left_as_it_is(teacher, tmp_path, mo
 def test_an_output_is_the_mean_of_an_image_and_its_mirror(tmp_path):
     draw = np.random.default_rng(1)
     mixed = Examples(pictures(80).inputs, draw.integers(0, 2, 80))  # so that no ranking is perfect
-    own = {"examples": mixed, "bits": 8, "epochs": 1, "batch_size": 40, "say": id}
+    own = {"examples": mixed, "bits": 8, "epochs": 1, "batch_size": 40, "alpha": 1, "say": id}
     run = train(out=str(tmp_path / "run"), mirror=True, **own)
     images = pictures(20, seed=3).inputs
     one, other = (run.embed(i, mirror=False).embeddings for i in (images, images[:, :, ::-1]))

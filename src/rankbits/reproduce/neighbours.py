@@ -129,10 +129,9 @@ def _chosen(
 
 def learned(config: TrainConfig, known: np.ndarray) -> Run:
     """A run of ``config`` on features, whose loss is told who is near instead of labels."""
-    alpha = {"alpha": config.alpha} if config.loss.startswith("tie-aware") else {}
     rows = np.arange(len(known))
     torch.manual_seed(config.seed)
-    inner = named(config.loss, config.width, rows, **(alpha | (config.options or {})))
+    inner = named(config.loss, config.width, rows, **(config.options or {}))
     if not isinstance(inner, torch.nn.Module):
         _check.refuse(f"Loss '{config.loss}' takes no affinity.")
     loss = Neighbours(inner, known, seed=config.seed)

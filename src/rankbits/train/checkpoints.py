@@ -35,6 +35,7 @@ class Progress:
     finished: bool = False
     seconds: float = 0.0
     examples: int = 0
+    alpha: float | None = None  # of the first step
 
 
 def save_tensors(

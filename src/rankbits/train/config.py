@@ -52,8 +52,8 @@ class TrainConfig:
     loss: str = option("tie-aware-ap", "tie-aware-ap, fastap, cel, hyp2, ..., pml:NAME")
     options: dict[str, Any] | None = option(None, "options of the loss: form=exact")  # noqa: RUF009
     continuation: str = option("fixed", "alpha of tanh: 'fixed', 'grow' (to alpha_end), 'hashnet'")
-    alpha: float = option(1.0, "alpha of tanh at the start")
-    alpha_end: float = option(40.0, "alpha of tanh at the end of a run that grows it")
+    alpha: float | None = option(None, "alpha of tanh at the start (default: found, see training)")
+    alpha_end: float | None = option(None, "alpha at the end of a run that grows it (40 alpha)")
     hswd: float = option(0.0, "weight of the sliced-Wasserstein penalty")
 
     # batches
@@ -115,7 +115,8 @@ class TrainConfig:
         for name in ("bits", "dim", "chunk", "per_class", "side"):
             if getattr(self, name) is not None:
                 _check.whole(name, getattr(self, name), 1)
-        for name in ("lr", "alpha", "alpha_end", "head_multiple", "loss_multiple"):
+        given = [name for name in ("alpha", "alpha_end") if getattr(self, name) is not None]
+        for name in ("lr", "head_multiple", "loss_multiple", *given):
             if _check.number(name, getattr(self, name)) <= 0:
                 _check.refuse(f"{name} must be above 0; got {getattr(self, name)}.")
         for name in (

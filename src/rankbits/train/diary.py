@@ -48,6 +48,8 @@ class Diary:
             self.writer = _tensorboard(self.folder, until)
 
     def write(self, row: dict[str, Any]) -> None:
+        """Add a row; what is ``None`` is nothing to tell."""
+        row = {name: value for name, value in row.items() if value is not None}
         self.rows.append(row)
         if self.folder is not None:
             with open(self.folder / LOG, "a", encoding="utf-8") as file:

@@ -14,7 +14,7 @@ from rankbits import _check
 from rankbits.data.batches import Batches
 from rankbits.data.examples import Examples
 from rankbits.data.loading import Batch, Loader
-from rankbits.losses import ADSH
+from rankbits.losses import ADSH, gather
 from rankbits.models import head_of
 from rankbits.train import optimisers
 from rankbits.train.checkpoints import (
@@ -158,10 +158,8 @@ class Trainer:
     def _step(self, batch: Batch, epoch: int) -> torch.Tensor:
         """One batch, one step of the optimiser."""
         progress, config = self.run.progress, self.config
-        factor = optimisers.rate(config, progress.step, epoch, self.steps)
-        optimisers.set_rate(self.optimiser, factor)
-        alpha = optimisers.alpha(config, progress.step, self.steps)
-        optimisers.set_alpha(self.loss.loss, alpha)
+        rate = optimisers.rate(config, progress.step, epoch, self.steps)
+        optimisers.set_rate(self.optimiser, rate)
         self._training_mode()
         inputs = batch.inputs.to(self.device, non_blocking=True)
         labels = batch.labels.to(self.device, non_blocking=True)
@@ -175,19 +173,25 @@ class Trainer:
             with precision(self.amp, self.device):
                 return self.model(part)
 
+        def lost(z: torch.Tensor) -> torch.Tensor:
+            if progress.alpha is None:
+                progress.alpha = optimisers.first_alpha(config, gather(z.detach(), labels)[0])
+            alpha = optimisers.alpha(config, progress.alpha, progress.step, self.steps)
+            optimisers.set_alpha(self.loss.loss, alpha)
+            return self.loss(z, labels, batch.rows)
+
         self.optimiser.zero_grad(set_to_none=True)
         value, _ = batch_gradient(
             embedded,
             len(batch),
-            lambda z: self.loss(z, labels, batch.rows),
+            lost,
             Replay(self.model, config.seed, progress.step),
             chunk=config.chunk,
             first=first,
             own=list(self.loss.parameters()),
             scale=self.scaler.scale,
         )
-        trained = [p for p in self.model.parameters() if p.requires_grad]
-        sum_gradients(trained)
+        sum_gradients(trained := [p for p in self.model.parameters() if p.requires_grad])
         self.scaler.unscale_(self.optimiser)
         if config.clip:
             torch.nn.utils.clip_grad_norm_([*trained, *self.loss.parameters()], config.clip)
@@ -250,7 +254,7 @@ class Trainer:
         self.diary.write({
             "step": progress.step, "epoch": epoch + 1, "loss": float(value),
             "lr": self.optimiser.param_groups[0]["lr"],
-            "alpha": optimisers.alpha(self.config, progress.step - 1, self.steps),
+            "alpha": optimisers.alpha_of(self.loss.loss),
             "examples_per_second": round(speed, 1),
         })  # fmt: skip
         best = "" if progress.best is None else f", mAP {progress.best:.4f}"
@@ -293,11 +297,10 @@ class Trainer:
     def _checkpoint(self) -> None:
         self._look()
         self.saved = time.monotonic()
-        if self.run.folder is not None and self.leads:
+        run = self.run
+        if run.folder is not None and self.leads:
             facts = {"scaler": self.scaler.state_dict(), "config": self.config.facts()}
-            save_checkpoint(
-                self.run.folder, self.model, self.loss, self.optimiser, self.run.progress, facts
-            )
+            save_checkpoint(run.folder, self.model, self.loss, self.optimiser, run.progress, facts)
 
     def _resume(self) -> None:
         """Go on from the checkpoint in the folder, if there is one."""

@@ -11,6 +11,8 @@ from rankbits.models import groups, head_of
 from rankbits.train.config import TrainConfig
 
 WITH_ALPHA = (TieAwareAP, TieAwareNDCG, MIHash)
+SPREAD = 0.5  # of alpha f over the first batch: tanh is neither flat there nor a straight line
+GROWTH = 40.0  # what alpha grows by, where no end is given: TALR's 40 from 1
 
 
 def optimiser(
@@ -55,23 +57,50 @@ def rate(config: TrainConfig, step: int, epoch: int, steps: int) -> float:
     return rising
 
 
-def alpha(config: TrainConfig, step: int, steps: int) -> float:
-    """The alpha of tanh(alpha f) at a step: fixed, growing geometrically to ``alpha_end`` (TALR,
-    appendix D), or by HashNet's sqrt(1 + floor(step/200)).
+def first_alpha(config: TrainConfig, outputs: torch.Tensor) -> float:
+    """The alpha of the first step: as ``config`` says, or such that alpha times the ``outputs`` of
+    the first batch has a root mean square of ``SPREAD``.
 
-    >>> config = TrainConfig(continuation="grow", alpha=1, alpha_end=100)
-    >>> [round(alpha(config, s, 2), 3) for s in (0, 1, 2)]
+    What matters is alpha f, and f comes from a fresh layer in whatever units the features have.
+    Where alpha f is tiny all distances lie in one bin and all bits learn one thing; where it is
+    large tanh is flat.
+
+    >>> round(first_alpha(TrainConfig(), torch.tensor([[0.03, 0.04], [-0.03, 0.04]])), 3)
+    14.142
+    >>> first_alpha(TrainConfig(alpha=4), torch.zeros(2, 2))
+    4
+    """
+    if config.alpha is not None:
+        return config.alpha
+    size = float(outputs.detach().float().square().mean().sqrt()) if outputs.numel() else 0.0
+    found = SPREAD / size if size > 0 else 1.0
+    return found if math.isfinite(found) else 1.0
+
+
+def alpha(config: TrainConfig, start: float, step: int, steps: int) -> float:
+    """The alpha of tanh(alpha f) at a step: ``start``, growing geometrically from there to
+    ``alpha_end`` (TALR, appendix D), or by HashNet's sqrt(1 + floor(step/200)).
+
+    >>> config = TrainConfig(continuation="grow", alpha_end=100)
+    >>> [round(alpha(config, 1.0, s, 2), 3) for s in (0, 1, 2)]
     [1.0, 10.0, 100.0]
     """
     if config.continuation == "grow":
-        return config.alpha * (config.alpha_end / config.alpha) ** min(1.0, step / max(steps, 1))
+        growth = GROWTH if config.alpha_end is None else max(1.0, config.alpha_end / start)
+        return start * growth ** min(1.0, step / max(steps, 1))
     if config.continuation == "hashnet":
-        return config.alpha * math.sqrt(1 + step // 200)
-    return config.alpha
+        return start * math.sqrt(1 + step // 200)
+    return start
+
+
+def alpha_of(loss: object) -> float | None:
+    """That of the losses that have one; others (CEL, FastAP) have no tanh of their own."""
+    inner = loss.loss if isinstance(loss, Neighbours) else loss
+    return inner.alpha if isinstance(inner, WITH_ALPHA) else None
 
 
 def set_alpha(loss: object, value: float) -> None:
-    """Give it to the losses that have one; others (CEL, FastAP) have no tanh of their own."""
+    """Give it to the losses that have one."""
     inner = loss.loss if isinstance(loss, Neighbours) else loss
     if isinstance(inner, WITH_ALPHA):
         inner.alpha = value

@@ -18,6 +18,7 @@ from rankbits.losses.named import named
 from rankbits.train.config import TrainConfig
 from rankbits.train.loop import Trainer
 from rankbits.train.memory import BatchLoss
+from rankbits.train.optimisers import alpha_of
 from rankbits.train.processes import Processes, device_of
 from rankbits.train.run import RUN, Run, build_model, inputs_of, read_facts
 from rankbits.train.source import Source, own_source, read_source
@@ -83,9 +84,13 @@ def _trainer(
     if model is None:
         model = build_model(config, inputs)
     torch.manual_seed(config.seed)
-    options = {"alpha": config.alpha} if config.loss in ("tie-aware-ap", "tie-aware-ndcg") else {}
     labels = source.train.labels
-    made = loss or named(config.loss, config.width, labels, **(options | (config.options or {})))
+    options = config.options or {}
+    made = loss or named(config.loss, config.width, labels, **options)
+    if loss is None and "alpha" in options and alpha_of(made) is not None:
+        _check.refuse("alpha is a setting of the run; give it there, not in the loss's options.")
+    if loss is not None and config.alpha is None:  # whoever made the loss chose its alpha
+        config = config.with_changes(alpha=alpha_of(loss))
     batches = sampler(
         config.sampler,
         labels,
