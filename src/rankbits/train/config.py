@@ -52,7 +52,7 @@ class TrainConfig:
     loss: str = option("tie-aware-ap", "tie-aware-ap, fastap, cel, hyp2, ..., pml:NAME")
     options: dict[str, Any] | None = option(None, "options of the loss: form=exact")  # noqa: RUF009
     continuation: str = option("fixed", "alpha of tanh: 'fixed', 'grow' (to alpha_end), 'hashnet'")
-    alpha: float | None = option(None, "alpha of tanh at the start (default: found, see training)")
+    alpha: float | None = option(None, "alpha of tanh at the start (default: found from outputs)")
     alpha_end: float | None = option(None, "alpha at the end of a run that grows it (40 alpha)")
     hswd: float = option(0.0, "weight of the sliced-Wasserstein penalty")
 
