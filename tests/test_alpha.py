@@ -50,11 +50,14 @@ def test_features_that_are_small_are_learned(loss):
 def test_what_is_said_is_taken(tmp_path):
     said = rb.train(examples=own(), alpha=3, **SETTINGS)
     assert said.progress.alpha == 3 and said.config.alpha == 3
-    given = rb.train(examples=own(), loss=TieAwareAP(alpha=7.0), **SETTINGS)
-    assert given.progress.alpha == 7
-    both = TieAwareAP(alpha=7.0)
-    rb.train(examples=own(), loss=both, alpha=2, **SETTINGS)
-    assert both.alpha == 2
+    loss = TieAwareAP(alpha=7.0)
+    theirs = {"examples": own(), "loss": loss, "out": str(tmp_path / "run")}
+    for epochs in (2, 4):  # the second call goes on with the first
+        settings = SETTINGS | {"epochs": epochs, "continuation": "grow"}
+        given = rb.train(**theirs, **settings)
+        assert given.progress.alpha == 7 and loss.alpha == 7  # grown meanwhile, and as it was
+    both = rb.train(examples=own(), loss=loss, alpha=2, **SETTINGS)
+    assert both.progress.alpha == 2 and loss.alpha == 7
     with pytest.raises(Refusal, match="alpha is a setting of the run; give it there"):
         rb.train(examples=own(), loss="mihash", options={"alpha": 2}, **SETTINGS)
     rb.train(examples=own(), loss="wglhh", options={"alpha": 0.2}, **SETTINGS)  # not tanh's

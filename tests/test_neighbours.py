@@ -140,7 +140,7 @@ def test_row_numbers_train_without_labels_and_alpha_grows():
         lr=0.02, continuation="grow", alpha_end=4.0, say=lambda line: None, device="cpu",
     )  # fmt: skip
     assert run.progress.finished and run.progress.step == 60 and run.progress.best is None
-    assert 3.5 < loss.loss.alpha < 4.0
+    assert 3.5 < run.history[-1]["alpha"] < 4.0 and loss.loss.alpha == 1
     grades = neighbour_grades(inputs, inputs, neighbour_thresholds(inputs)).numpy()
     after = rb.pack(run.embed(inputs).embeddings)
     values = [

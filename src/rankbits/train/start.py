@@ -18,7 +18,7 @@ from rankbits.losses.named import named
 from rankbits.train.config import TrainConfig
 from rankbits.train.loop import Trainer
 from rankbits.train.memory import BatchLoss
-from rankbits.train.optimisers import alpha_of
+from rankbits.train.optimisers import alpha_of, set_alpha
 from rankbits.train.processes import Processes, device_of
 from rankbits.train.run import RUN, Run, build_model, inputs_of, read_facts
 from rankbits.train.source import Source, own_source, read_source
@@ -57,8 +57,15 @@ def train(
         changes["loss"], loss = loss, None
     config = (config or TrainConfig()).with_changes(**changes)
     tell = say or (lambda line: print(line, file=sys.stderr, flush=True))
-    with torch.random.fork_rng():
-        return _trainer(config, examples, held, model, loss, tell).go()
+    chosen = alpha_of(loss)  # by whoever made the loss, and theirs again afterwards
+    if chosen is not None and config.alpha is None:
+        config = config.with_changes(alpha=chosen)
+    try:
+        with torch.random.fork_rng():
+            return _trainer(config, examples, held, model, loss, tell).go()
+    finally:
+        if chosen is not None:
+            set_alpha(loss, chosen)
 
 
 def _trainer(
@@ -89,8 +96,6 @@ def _trainer(
     made = loss or named(config.loss, config.width, labels, **options)
     if loss is None and "alpha" in options and alpha_of(made) is not None:
         _check.refuse("alpha is a setting of the run; give it there, not in the loss's options.")
-    if loss is not None and config.alpha is None:  # whoever made the loss chose its alpha
-        config = config.with_changes(alpha=alpha_of(loss))
     batches = sampler(
         config.sampler,
         labels,
