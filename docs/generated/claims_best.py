@@ -198,13 +198,14 @@ CLAIMS = (
         "and 32 bits. Ours is HashNet's loss with our rotation, and the same network at 128 x 128; "
         "but it learns from the database's images too, without their labels, and the others do "
         f"not. Four runs at {LARGE} label them for three runs at 128 x 128, and these for ours. "
-        "Its outputs are means over an image and its mirror, which on validation rows brings "
-        "nothing (AP_T .908 and .919 at 16 and 32 bits with or without). Of the runs of the next "
-        "claim it is the best on validation rows, at both lengths, over the four seeds; that was "
-        "settled before its queries were looked at. HSWD has two seeds. TALR's other forms and "
-        f"MIHash with growing alpha were run frozen only.{RATE}",
+        "Its outputs are means over an image and its mirror; theirs are of the image only. Of the "
+        "runs of the next claim it is the best on validation rows, at both lengths, over the four "
+        "seeds, and was taken for that before its own queries were looked at; but it is the last "
+        "of several students, and how much was missing was known from queries of those before. "
+        "TALR's other forms and MIHash with growing alpha were run frozen only."
+        f"{RATE}",
         CLEARLY,
-        (TAUGHT.name, TUNED, PENALTY, HSWD),
+        (SAME, TUNED, PENALTY, HSWD),
         against(taught, tuned()),
     ),
     Claim(
