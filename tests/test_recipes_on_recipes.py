@@ -14,6 +14,8 @@ from rankbits.reproduce import cell as cells
 from rankbits.reproduce.cell import run_cell
 from rankbits.reproduce.recipe import recipes
 from rankbits.reproduce.rows import Settings
+from rankbits.reproduce.source import SHORT
+from rankbits.train import source as sources
 from rankbits.train.checkpoints import is_finished
 
 HEAD = 'paper = "Made"\nplace = "Table 1"\nmethod = "{name}"\ndiffers = "everything"\n'
@@ -100,3 +102,17 @@ def test_what_is_not_kept_cannot_be_built_on(made):
     recipe(made.recipes / "made", "first", keep="")
     with pytest.raises(Refusal, match=r"made/first must have keep = true"):
         run(made, "made/second")
+
+
+def test_teachers_of_a_shortened_run_label_a_shortened_database(made, monkeypatch):
+    asked, label = [], sources.taught_examples
+
+    def counted(train, unlabelled, *options):
+        asked.append((len(train), len(unlabelled)))
+        return label(train, unlabelled, *options)
+
+    monkeypatch.setattr(sources, "taught_examples", counted)
+    monkeypatch.setitem(SHORT, "database", 30)
+    run(made, "made/second")
+    ((known, labelled),) = asked
+    assert 0 < known <= SHORT["train"] and 0 < labelled <= 30

@@ -14,7 +14,7 @@ from rankbits.data.augment import View
 from rankbits.data.examples import Examples
 from rankbits.data.protocols import Protocol
 from rankbits.train import TrainConfig
-from rankbits.train.source import Source, read_source
+from rankbits.train.source import Source, read_source, taught
 
 DARK_INK = ("omniglot",)  # black on white; a network wants what matters to be bright
 SHORT = {"train": 600, "held": 100, "queries": 50, "database": 500}  # rows of a shortened run
@@ -33,7 +33,7 @@ def source_of(config: TrainConfig, seen: int | None = None, short: bool = False)
 @functools.lru_cache(maxsize=8)
 def _read(facts: str, seen: int | None, short: bool) -> Source:
     config = TrainConfig().with_changes(**json.loads(facts))
-    source = read_source(config)
+    source = read_source(config.with_changes(teachers=None) if short else config)
     how = source.protocol
     if how is None:
         _check.refuse(f"A recipe's data must be a protocol, with queries; got '{config.data}'.")
@@ -42,7 +42,12 @@ def _read(facts: str, seen: int | None, short: bool) -> Source:
         how = replace(how, examples=reduced(how.examples, seen, dark))
         held = None if source.held is None else reduced(source.held, seen, dark)
         source = Source(reduced(source.train, seen, dark), held, how)
-    return _shortened(source, how) if short else replace(source, protocol=how)
+    if not short:
+        return replace(source, protocol=how)
+    few = _shortened(source, how)
+    if config.teachers:  # they label what is left of the database, not the whole of it
+        few = replace(few, train=taught(few.train, few.protocol, how.validation, config))
+    return few
 
 
 def reduced(examples: Examples, side: int, dark: bool = False) -> Examples:

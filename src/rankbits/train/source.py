@@ -47,13 +47,13 @@ def read_source(config: TrainConfig) -> Source:
             train, held = train[rows], train[others]
         known = found.examples.subset(train)
         if config.teachers:
-            known = _taught(known, found, held, config)
+            known = taught(known, found, held, config)
         return Source(known, None if held is None else found.examples.subset(held), found)
     examples = read_examples(config.data)
     source = own_source(frozen_features(examples, config) if config.features else examples, config)
     if not config.teachers:
         return source
-    return replace(source, train=_taught(source.train, None, None, config))
+    return replace(source, train=taught(source.train, None, None, config))
 
 
 def _seen(found: Protocol, config: TrainConfig) -> Protocol:
@@ -63,7 +63,7 @@ def _seen(found: Protocol, config: TrainConfig) -> Protocol:
     return replace(found, examples=frozen_features(found.examples, config))
 
 
-def _taught(
+def taught(
     train: Examples, found: Protocol | None, held: np.ndarray | None, config: TrainConfig
 ) -> Examples:
     """The training rows, and those of the database that teachers label; never a query, and never a
