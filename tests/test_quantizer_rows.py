@@ -11,7 +11,6 @@ import torch
 import rankbits as rb
 from rankbits._files import write_arrays
 from rankbits.quantizers import rotations, rows
-from rankbits.quantizers.supervised import _choose
 
 X = np.random.default_rng(0).normal(size=(90, 6)).astype(np.float32)
 
@@ -50,11 +49,6 @@ def test_a_rotation_that_gains_nothing_is_not_taken():
     torch.testing.assert_close(made.rotation_, torch.eye(6))
 
 
-def test_nobody_near_the_best_means_the_best():
-    far = {name: np.array([0.0, 1.0]) for name in ("identity", "h2q")}
-    assert _choose({**far, "learned": np.array([1.0, 2.0])}) == "learned"
-
-
 def test_quantizers_that_are_none(tmp_path):
     path = tmp_path / "q.safetensors"
     good = {"weight_": np.eye(2, dtype=np.float32), "offset_": np.zeros(2, np.float32)}
@@ -70,3 +64,14 @@ def test_quantizers_that_are_none(tmp_path):
         with pytest.raises(rb.Refusal, match=said):
             rb.load(path)
     assert json.loads(facts["options"]) == {}
+
+
+def test_a_file_with_options_of_another_version_opens(tmp_path):
+    path = tmp_path / "q.safetensors"
+    arrays = {"weight_": np.eye(2, dtype=np.float32), "offset_": np.zeros(2, np.float32)}
+    options = {"bits": None, "held_out": 0.25, "weights": [0.0, 1.0], "seed": 7}
+    facts = {"class": "SupervisedRotation", "options": json.dumps(options), "objective": "0.5"}
+    write_arrays(path, "quantizer", facts, arrays, form=".safetensors")
+    opened = rb.load(path)
+    assert opened.seed == 7 and opened.objective_ == 0.5
+    assert opened.encode(np.array([[1.0, -1.0]])).signs().tolist() == [[1, -1]]

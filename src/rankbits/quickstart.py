@@ -18,6 +18,7 @@ from rankbits import _check
 from rankbits._files import write_whole
 from rankbits.data.digits import digits
 from rankbits.kernels import hamming
+from rankbits.quantizers.principal import principal_components
 from rankbits.report import read
 from rankbits.types import Codes, Report, pack
 
@@ -144,10 +145,10 @@ def _write_data(tag: str, bits: int, seed: int) -> dict[tuple[str, str], str]:
     images, labels = digits()
     inputs = torch.from_numpy(images.reshape(len(images), -1)).double() / 16
     sides = dict(zip(SIDES, _split(len(inputs), seed), strict=True))
-    components = _principal(inputs[sides["database"]])
+    mean, components = principal_components(inputs[sides["database"]])
     if _check.whole("bits", bits, 1) > components.shape[1]:
         _check.refuse(f"bits must be at most {components.shape[1]} here; got {bits}.")
-    turned = (inputs - inputs[sides["database"]].mean(0)) @ components[:, :bits]
+    turned = (inputs - mean) @ components[:, :bits]
     shown = 255 - (images.astype(np.int64) * 255 // 16).astype(np.uint8)
     found = {}
     for side, rows in sides.items():
@@ -188,10 +189,10 @@ def digits_service(report: Report, *, bits: int = 16, seed: int = 0) -> Service:
     images, labels = digits()
     inputs = torch.from_numpy(images.reshape(len(images), -1)).double()
     database = _split(len(inputs), seed)[1]
-    mean, components = inputs[database].mean(0), _principal(inputs[database])[:, :bits]
+    mean, components = principal_components(inputs[database])
 
     def encode(vectors: np.ndarray) -> Codes:
-        return pack((torch.from_numpy(vectors).double() - mean) @ components)
+        return pack((torch.from_numpy(vectors).double() - mean) @ components[:, :bits])
 
     items = Items(
         database,
@@ -223,12 +224,6 @@ def _split(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows that ask and rows that are found."""
     order = np.random.default_rng(seed).permutation(rows)
     return order[:QUERIES], order[QUERIES:]
-
-
-def _principal(inputs: torch.Tensor) -> torch.Tensor:
-    """Directions of falling variance as columns; constant inputs give none."""
-    _, values, directions = torch.linalg.svd(inputs - inputs.mean(0), full_matrices=False)
-    return directions[values > 1e-9 * values[0]].T
 
 
 def tie_blind_map(

@@ -53,7 +53,9 @@ def load(path: str | os.PathLike[str]) -> Quantizer:
     except (KeyError, ValueError):
         _check.refuse(f"{path} is damaged: its options cannot be read.")
     made = known[facts["class"]]()
-    made.set_params(**{n: tuple(v) if isinstance(v, list) else v for n, v in options.items()})
+    # options of another version say how it was fitted there; its bits are in the arrays
+    known_options = {name: options[name] for name in made.options() if name in options}
+    made.set_params(**{n: tuple(v) if isinstance(v, list) else v for n, v in known_options.items()})
     for name in LEARNED:
         if name in arrays:
             setattr(made, name, torch.from_numpy(arrays[name]))

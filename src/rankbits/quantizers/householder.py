@@ -70,24 +70,29 @@ class H2Q(Quantizer):
         if self.solver == "fast":
             rotation = self._fast(scaled, objective, draw)
         else:
+            # single precision, as the authors have it
             rotation = householder_descent(
-                scaled, objective, draw,
+                scaled.float(), objective, draw,
                 epochs=_check.whole("epochs", self.epochs, 1),
                 rate=RATES[self.loss], optimizer=self.optimizer,
-            )  # fmt: skip
-        identity = torch.eye(scaled.shape[1])
-        self.rotation_ = min((identity, rotation), key=lambda u: float(objective(scaled @ u.T)))
-        self.objective_ = float(objective(scaled @ self.rotation_.T))
-        self._learn(self.rotation_)
+            ).double()  # fmt: skip
+        identity = torch.eye(scaled.shape[1], dtype=scaled.dtype)
+        rotation = min((identity, rotation), key=lambda u: float(objective(scaled @ u.T)))
+        self.rotation_ = rotation.float()
+        self.objective_ = float(objective(scaled @ rotation.T))
+        self._learn(rotation)
         return self
 
     def _fast(
         self, scaled: torch.Tensor, objective: Objective, draw: torch.Generator
     ) -> torch.Tensor:
-        starts = [torch.eye(scaled.shape[1])] * _check.whole("restarts", self.restarts, 1)
-        found = [climb(scaled, anneal(scaled, start, draw)) for start in starts]
-        best = min(found, key=lambda u: float(quantization_error(scaled @ u.T)))
+        start = torch.eye(scaled.shape[1], dtype=scaled.dtype)
+        rotations = [
+            climb(scaled, anneal(scaled, start, draw))
+            for _ in range(_check.whole("restarts", self.restarts, 1))
+        ]
+        best = min(rotations, key=lambda u: float(quantization_error(scaled @ u.T)))
         if self.loss != "l2":
             few = scaled[torch.randperm(len(scaled), generator=draw)[:FEW]]
             best = descend(few, best, objective, 100)
-        return polar(best.double()).float()
+        return polar(best)

@@ -10,7 +10,9 @@ from rankbits import _check
 from rankbits.losses import tie_aware_ndcg_loss
 from rankbits.quantizers import rows
 from rankbits.quantizers.affine import Quantizer
+from rankbits.quantizers.descent import Adam
 from rankbits.quantizers.orthogonal import anneal, climb, polar, random_rotation
+from rankbits.quantizers.principal import Moments
 from rankbits.quantizers.rotations import quantization_error
 
 MOST_ROWS = 50_000  # sampled to fit a rotation or to learn from neighbours
@@ -58,7 +60,7 @@ class Projection(Quantizer):
             _check.refuse(
                 f"embeddings must have at least as many rows as bits, {bits}; got {len(value)}."
             )
-        self._moments = _Moments()
+        self._moments = Moments()
         for start, part in rows.chunks(value):
             self._moments.add(part, start)
         drawn, _ = rows.sample(value, MOST_ROWS, self.seed)
@@ -73,7 +75,7 @@ class Projection(Quantizer):
             _check.refuse("partial_fit is for objective='pca'; neighbours need all rows at once.")
         value = rows.embeddings("embeddings", embeddings)
         if not hasattr(self, "_moments"):
-            self._moments, self._seen = _Moments(), torch.empty(0, value.shape[1])
+            self._moments, self._seen = Moments(), torch.empty(0, value.shape[1])
         for start, part in rows.chunks(value):
             self._moments.add(part, start)
         if self._moments.count < self.bits:
@@ -90,37 +92,38 @@ class Projection(Quantizer):
     def _from_moments(self, drawn: torch.Tensor) -> None:
         """Principal directions of all rows, rotated for the least error on the drawn ones."""
         draw = torch.Generator().manual_seed(self.seed)
-        mean, values, directions = self._moments.principal()
-        rank = int((values > 1e-7 * values[0].clamp(min=1e-30)).sum()) if len(values) else 0
-        if rank < min(self.bits, len(directions)):
+        mean, directions = self._moments.principal()
+        dim, rank = directions.shape
+        if rank < min(self.bits, dim):
             _check.refuse(
                 f"embeddings vary in {rank} directions only, too few for {self.bits} bits "
                 "(constant or repeated columns)."
             )
-        kept = directions[:, : min(self.bits, rank)].T.float()
-        projected = (drawn - mean.float()) @ kept.T
+        kept = directions[:, : min(self.bits, rank)].T
+        projected = torch.cat([(part.double() - mean) @ kept.T for _, part in rows.chunks(drawn)])
         if self.bits > len(kept):
-            frame = random_rotation(self.bits, draw, torch.float32)[:, : len(kept)]
+            frame = random_rotation(self.bits, draw, torch.float64)[:, : len(kept)]
         else:
-            frame = torch.eye(self.bits)
+            frame = torch.eye(self.bits, dtype=torch.float64)
         scaled = projected * (self.bits**0.5 / projected.norm(dim=1, keepdim=True).clamp(min=1e-12))
         turned = climb(scaled, anneal(scaled, frame, draw))
         frame = min((frame, turned), key=lambda u: float(quantization_error(scaled @ u.T)))
-        self.rotation_ = polar(frame.double()).float()
-        self.objective_ = float(quantization_error(scaled @ self.rotation_.T))
-        weight = self.rotation_ @ kept
-        self._learn(weight, -(weight @ mean.float()))
+        frame = polar(frame)
+        self.rotation_ = frame.float()
+        self.objective_ = float(quantization_error(scaled @ frame.T))
+        weight = frame @ kept
+        self._learn(weight, -(weight @ mean))
 
     def _learn_neighbours(self, drawn: torch.Tensor) -> None:
         draw = torch.Generator().manual_seed(self.seed)
+        drawn = drawn.double()
         mean = drawn.mean(dim=0)
         # outputs of unit spread: what tanh(alpha y) is used to
-        spread = ((drawn - mean) @ self.weight_.T).std()
-        weight = (self.weight_ / spread).requires_grad_()
-        offset = torch.zeros(len(weight)).requires_grad_()
+        first = self.weight_.double()
+        weight = (first / ((drawn - mean) @ first.T).std()).requires_grad_()
+        offset = torch.zeros(len(weight), dtype=torch.float64).requires_grad_()
         steps = _check.whole("steps", self.steps, 1)
-        optimiser = torch.optim.Adam([weight, offset], lr=0.02 * float(weight.detach().std()))
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+        adam = Adam([weight, offset], 0.02 * float(weight.detach().std()), steps)
         batch = min(_check.whole("batch", self.batch, 2), len(drawn))
         for _ in range(steps):
             part = drawn[torch.randperm(len(drawn), generator=draw)[:batch]]
@@ -129,10 +132,7 @@ class Projection(Quantizer):
                 activations, None, alpha=self.alpha, affinity=nearness(part),
                 bins=min(self.bits, 32),
             )  # fmt: skip
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            schedule.step()
+            adam.step(loss)
         self.objective_ = float(loss.detach())
         if hasattr(self, "rotation_"):
             del self.rotation_  # the map is no longer a rotation of principal components
@@ -149,33 +149,3 @@ def nearness(part: torch.Tensor) -> torch.Tensor:
         found.scatter_(1, similar.topk(count, dim=1).indices, affinity)
     return found
 
-
-class _Moments:
-    """Count, sum and products of rows, in float64: all that PCA needs of them."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def add(self, part: torch.Tensor, start: int) -> None:
-        part = part.cpu()
-        if self.count == 0:
-            self.centre = part[0].double()
-            self.sum = torch.zeros(part.shape[1], dtype=torch.float64)
-            self.products = torch.zeros(part.shape[1], part.shape[1], dtype=torch.float64)
-        if not torch.isfinite(part.sum()):
-            bad = torch.nonzero(~torch.isfinite(part).all(dim=1))
-            if len(bad):
-                _check.refuse(
-                    f"embeddings must be finite; row {start + int(bad[0])} has nan or inf."
-                )
-        centred = part - self.centre.to(part.dtype)  # small numbers, so that float32 products do
-        self.products += (centred.T @ centred).double()
-        self.sum += centred.sum(dim=0, dtype=torch.float64)
-        self.count += len(part)
-
-    def principal(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Mean, variances in falling order, and directions as columns."""
-        mean = self.sum / self.count
-        covariance = self.products / self.count - torch.outer(mean, mean)
-        values, directions = torch.linalg.eigh(covariance)
-        return self.centre + mean, values.flip(0), directions.flip(1)

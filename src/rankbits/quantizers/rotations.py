@@ -1,4 +1,8 @@
-"""The plain quantizers: signs as they are, a random rotation, ITQ."""
+"""The plain quantizers: signs as they are, a random rotation, ITQ.
+
+All that is fitted is computed in double precision: machines that round differently then disagree
+about no sign, and the same rows get the same bits everywhere (tests/test_machines.py).
+"""
 
 from __future__ import annotations
 
@@ -20,14 +24,14 @@ def quantization_error(rotated: torch.Tensor) -> torch.Tensor:
 
 
 def sphere(name: str, embeddings: Any, seed: int) -> torch.Tensor:
-    """The rows a rotation is fitted to: at most ``MOST_ROWS``, float32, norm sqrt(dim)."""
+    """The rows a rotation is fitted to: at most ``MOST_ROWS``, float64, norm sqrt(dim)."""
     value = rows.embeddings(name, embeddings)
     if len(value) < value.shape[1]:
         _check.refuse(
             f"{name} must have at least as many rows as bits, {value.shape[1]}; got {len(value)}."
         )
     drawn, _ = rows.sample(value, MOST_ROWS, seed)
-    drawn = drawn.float().cpu()
+    drawn = drawn.double().cpu()
     scaled = rows.on_sphere(name, drawn)
     rows.no_constant_column(name, drawn)
     return scaled
@@ -63,9 +67,10 @@ class RandomRotation(Quantizer):
     def fit(self, embeddings: Any, labels: Any = None) -> RandomRotation:
         scaled = sphere("embeddings", embeddings, self.seed)
         draw = torch.Generator().manual_seed(self.seed)
-        self.rotation_ = random_rotation(scaled.shape[1], draw, scaled.dtype)
-        self.objective_ = float(quantization_error(scaled @ self.rotation_.T))
-        self._learn(self.rotation_)
+        rotation = random_rotation(scaled.shape[1], draw, scaled.dtype)
+        self.rotation_ = rotation.float()
+        self.objective_ = float(quantization_error(scaled @ rotation.T))
+        self._learn(rotation)
         return self
 
 
@@ -90,7 +95,7 @@ class ITQ(Quantizer):
         steps = _check.whole("steps", self.steps, 0)
         _check.choice("start", self.start, ("identity", "random"))
         scaled = sphere("embeddings", embeddings, self.seed)
-        rotation = torch.eye(scaled.shape[1])
+        rotation = torch.eye(scaled.shape[1], dtype=scaled.dtype)
         if self.start == "random":
             draw = torch.Generator().manual_seed(self.seed)
             rotation = random_rotation(scaled.shape[1], draw, scaled.dtype)
@@ -100,8 +105,8 @@ class ITQ(Quantizer):
             self.objectives_.append(float(quantization_error(scaled @ rotation.T)))
         identity = float(quantization_error(scaled))
         if self.objectives_[-1] > identity:
-            rotation = torch.eye(scaled.shape[1])
-        self.rotation_ = rotation
+            rotation = torch.eye(scaled.shape[1], dtype=scaled.dtype)
+        self.rotation_ = rotation.float()
         self.objective_ = min(self.objectives_[-1], identity)
         self._learn(rotation)
         return self

@@ -23,6 +23,7 @@ from rankbits.losses import Neighbours, neighbour_grades, neighbour_thresholds
 from rankbits.losses.named import named
 from rankbits.metrics import ndcg, rank_codes
 from rankbits.quantizers import H2Q, ITQ, Projection
+from rankbits.quantizers.principal import principal_components
 from rankbits.reproduce.cell import Clock
 from rankbits.reproduce.recipe import Cell, Recipe, combinations
 from rankbits.reproduce.rows import Row, Settings, row_of
@@ -160,7 +161,7 @@ def fitted(name: str, known: np.ndarray, bits: int, seed: int) -> Encode:
         drawn_from = np.random.default_rng(seed)
         directions = drawn_from.standard_normal((known.shape[1], bits)).astype(np.float32)
     else:
-        directions = np.linalg.eigh(np.cov(known.T))[1][:, : -bits - 1 : -1].astype(np.float32)
+        directions = principal_components(known)[1][:, :bits].float().numpy()
     if name in ("lsh", "pca-sign"):
         return lambda rows: pack((rows - mean) @ directions)
     made = ITQ(start="random", seed=seed) if name == "itq" else H2Q(seed=seed)

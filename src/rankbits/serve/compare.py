@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 
 from rankbits import _check
 from rankbits.data.arrays import read_columns
@@ -15,6 +16,7 @@ from rankbits.indexes.index import distinct_ids
 from rankbits.kernels import Words, hamming, words
 from rankbits.metrics import average_precision, rank
 from rankbits.quantizers import H2Q, ITQ, Sign, SupervisedRotation
+from rankbits.quantizers.principal import principal_components
 from rankbits.serve.answers import TIES, shown
 from rankbits.serve.ids import one_id
 from rankbits.serve.items import Items
@@ -121,9 +123,8 @@ def compared(embeddings: Any, labels: Any = None, *, bits: int, ids: Any = None)
 
 def _components(value: np.ndarray, bits: int) -> np.ndarray:
     """The first ``bits`` principal components, (n, bits), not yet rotated by anybody."""
-    centred = value.astype(np.float64) - value.mean(axis=0, dtype=np.float64)
-    _, directions = np.linalg.eigh(centred.T @ centred)
-    return (centred @ directions[:, ::-1][:, :bits]).astype(np.float32)
+    mean, directions = principal_components(value)
+    return ((torch.from_numpy(value).double() - mean) @ directions[:, :bits]).float().numpy()
 
 
 def read_comparison(

@@ -1,0 +1,77 @@
+"""Principal components: the directions in which rows vary most.
+
+Everything is summed in double precision and every direction has a fixed sign, which LAPACK leaves
+open: machines that round differently find the same components.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from rankbits import _check
+from rankbits.quantizers import rows
+
+LEAST_SHARE = 1e-7  # of the largest variance; a direction with less is a constant column's noise
+
+
+class Moments:
+    """Count, sum and products of rows, added a chunk at a time: all that PCA needs of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, part: torch.Tensor, start: int) -> None:
+        """Take (n, dim) rows into account; ``start`` is the number of the first, for a refusal."""
+        part = part.cpu().double()
+        if self.count == 0:
+            self.centre = part[0].clone()
+            self.sum = torch.zeros(part.shape[1], dtype=torch.float64)
+            self.products = torch.zeros(part.shape[1], part.shape[1], dtype=torch.float64)
+        if not torch.isfinite(part.sum()):
+            bad = torch.nonzero(~torch.isfinite(part).all(dim=1))
+            if len(bad):
+                _check.refuse(
+                    f"embeddings must be finite; row {start + int(bad[0])} has nan or inf."
+                )
+        centred = part - self.centre  # a mean far from zero would cost digits of the covariance
+        self.products.addmm_(centred.T, centred)
+        self.sum += centred.sum(dim=0)
+        self.count += len(part)
+
+    def principal(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean (dim,) and directions (dim, rank) as columns, by falling variance, float64.
+
+        ``rank``: directions in which the rows vary at all.
+        """
+        mean = self.sum / self.count
+        covariance = self.products / self.count - torch.outer(mean, mean)
+        values, directions = torch.linalg.eigh(covariance)
+        values, directions = values.flip(0), directions.flip(1)
+        rank = int((values > LEAST_SHARE * values[0].clamp(min=1e-30)).sum())
+        return self.centre + mean, _fix_signs(directions[:, :rank])
+
+
+def principal_components(embeddings: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean (dim,) and principal directions (dim, rank), as columns, of (n, dim) rows, in float64.
+
+    >>> x = torch.tensor([[0.0, 0.0, 1.0], [2.0, 0.1, 1.0], [4.0, 0.0, 1.0]])
+    >>> principal_components(x)[1].round(decimals=4)
+    tensor([[1., 0.],
+            [0., 1.],
+            [0., 0.]], dtype=torch.float64)
+    """
+    moments = Moments()
+    for start, part in rows.chunks(embeddings):
+        moments.add(part, start)
+    return moments.principal()
+
+
+def _fix_signs(directions: torch.Tensor) -> torch.Tensor:
+    """Columns turned so that their product with (1, sqrt 2, sqrt 3, ..) is positive.
+
+    Unequal weights, because symmetric data have directions whose entries cancel.
+    """
+    weights = torch.arange(1, len(directions) + 1, dtype=torch.float64).sqrt()
+    return directions * torch.where(weights @ directions < 0, -1.0, 1.0)
