@@ -18,8 +18,8 @@ class Adam:
     """Lowers losses by ``steps`` steps, the rate falling along half a cosine from ``rate`` to 0.
 
     >>> x = torch.tensor([3.0], requires_grad=True)
-    >>> adam = Adam([x], rate=0.5, steps=50)
-    >>> for _ in range(50):
+    >>> adam = Adam([x], rate=0.5, steps=100)
+    >>> for _ in range(100):
     ...     adam.step((x**2).sum())
     >>> bool(x.abs() < 0.1)
     True
