@@ -22,13 +22,13 @@ import torch
 
 from rankbits import _check, metrics
 from rankbits.losses import tie_aware_ap_loss, tie_aware_ndcg_loss
-from rankbits.quantizers import rows
+from rankbits.quantizers import rotations, rows
 from rankbits.quantizers.affine import Quantizer
 from rankbits.quantizers.descent import Adam
 from rankbits.quantizers.householder import H2Q
 from rankbits.quantizers.orthogonal import polar
 from rankbits.quantizers.projection import Projection, nearness
-from rankbits.quantizers.rotations import quantization_error, sphere
+from rankbits.quantizers.rotations import quantization_error
 from rankbits.types import Ranking, pack
 
 PRIOR_ROWS = 100  # the quantization error weighs as much as this many rows do
@@ -79,17 +79,16 @@ class SupervisedRotation(Quantizer):
 
     def fit(self, embeddings: Any, labels: Any = None) -> SupervisedRotation:
         value = rows.embeddings("embeddings", embeddings)
-        projection: Projection | None = None
+        marks = None if labels is None else _check.labels("labels", labels, len(value))
+        drawn, chosen = rows.sample(value, rotations.MOST_ROWS, self.seed)
+        marks = None if marks is None else marks[chosen]
+        map_before: tuple[torch.Tensor, torch.Tensor] | None = None
         if self.bits is not None and self.bits != value.shape[1]:
             projection = Projection(self.bits, seed=self.seed).fit(value)
-            scaled = sphere("embeddings", projection.transform(value), self.seed)
-        else:
-            scaled = sphere("embeddings", value, self.seed)
-        marks = None
-        if labels is not None:
-            marks = _check.labels("labels", labels, len(value))
-            if len(scaled) < len(value):
-                marks = marks[rows.sample(value, len(scaled), self.seed)[1]]
+            weight, offset = projection.weight_.double(), projection.offset_.double()
+            drawn = torch.addmm(offset, drawn.double().cpu(), weight.T)
+            map_before = weight, offset
+        scaled = rotations.sphere("embeddings", drawn, self.seed)
         candidates = {"identity": torch.eye(scaled.shape[1], dtype=torch.float64)}
         draw = torch.Generator().manual_seed(self.seed)
         for number in range(_check.whole("climbs", self.climbs, 1)):
@@ -104,12 +103,10 @@ class SupervisedRotation(Quantizer):
         rotation = candidates[self.chosen_]
         self.rotation_ = rotation.float()
         self.objective_ = 1 - self.judged_[self.chosen_]
-        if projection is None:
+        if map_before is None:
             self._learn(rotation)
         else:
-            self._learn(
-                rotation @ projection.weight_.double(), rotation @ projection.offset_.double()
-            )
+            self._learn(*(rotation @ part for part in map_before))
         return self
 
     def _climb(
