@@ -3,7 +3,10 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: setup check wheel test bench docs quickstart clean
+# packages are installed without bytecode; the first import must be able to keep it for the next
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: setup check wheel test machines bench docs quickstart clean
 
 setup: $(VENV)/.dev
 quickstart: $(VENV)/.use
@@ -50,6 +53,10 @@ $(VENV)/.browser: | $(VENV)/.dev
 test: $(VENV)/.dev
 	$(MAKE) --jobs=3 --output-sync=target check wheel $(VENV)/.browser
 	$(BIN)/python -m pytest -n auto --dist loadgroup --cov --cov-report=term:skip-covered
+
+# what prints or pins learned figures, once more as if on other machines
+machines: $(VENV)/.dev
+	$(BIN)/python tests/machines.py $(BIN)/python -m pytest -q -m learned -n auto --dist loadgroup
 
 bench: $(VENV)/.bench
 	set -e; for script in benchmarks/speed_*.py; do $(BIN)/python $$script --save; done

@@ -222,7 +222,14 @@ class Bench:
     def save(self) -> None:
         """Write ``results/<bench>.jsonl``, a line a row, in place of what the last run wrote;
         RANKBITS_RESULTS names another folder than ``results``."""
+        self._write("w")
+
+    def add(self) -> None:
+        """As ``save``, after what other machines wrote there."""
+        self._write("a")
+
+    def _write(self, mode: str) -> None:
         folder = Path(os.environ.get("RANKBITS_RESULTS") or HERE / "results")
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{self.provenance['bench']}.jsonl"
-        path.write_text("".join(json.dumps({**self.provenance, **r}) + "\n" for r in self.rows))
+        with open(folder / f"{self.provenance['bench']}.jsonl", mode) as file:
+            file.writelines(json.dumps({**self.provenance, **row}) + "\n" for row in self.rows)

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 import rankbits as rb
-from _bench import HERE, Bench
+from _bench import Bench
 from quality_quantizers import SETTINGS, images
 from rankbits.data.digits import digits
 from rankbits.models import backbone
@@ -125,11 +125,7 @@ def main() -> None:
             bench.rows.append({"label": asked.label, "machine": machine, **row})
             print(json.dumps(bench.rows[-1]), flush=True)
     if asked.save:
-        folder = Path(os.environ.get("RANKBITS_RESULTS") or HERE / "results")
-        earlier = folder / "spread_rotation.jsonl"
-        lines = earlier.read_text().splitlines() if earlier.exists() else []
-        bench.save()
-        earlier.write_text("\n".join([*lines, *earlier.read_text().splitlines()]) + "\n")
+        bench.add()
 
 
 if __name__ == "__main__":

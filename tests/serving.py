@@ -22,6 +22,7 @@ from rankbits.serve import Service, compare, create_app
 from rankbits.serve.logs import Log
 
 TOKEN = "a-token-of-tests"
+PATIENCE = 300  # seconds until what does not come is a failure, on a machine however busy
 
 SCRIPT = """
 import sys
@@ -62,7 +63,7 @@ serve(service, port=0)
 def few_steps():
     """Comparisons whose supervised rotation hardly learns: how well it does is tested elsewhere."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compare, "SupervisedRotation", partial(SupervisedRotation, steps=5))
+        patch.setattr(compare, "SupervisedRotation", partial(SupervisedRotation, steps=5, climbs=1))
         yield
 
 
@@ -96,7 +97,7 @@ class Server:
         self.port = int(found[1])
         self.url = f"http://127.0.0.1:{self.port}"
 
-    def ask(self, method, path, body=None, headers=None, timeout=30):
+    def ask(self, method, path, body=None, headers=None, timeout=PATIENCE):
         """Status, headers and body of one request on a connection of its own."""
         line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
@@ -109,7 +110,7 @@ class Server:
 
     def raw(self, data: bytes, *, close: bool = False) -> bytes:
         """Everything that comes back for bytes sent as they are."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as line:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as line:
             line.sendall(data)
             if close:
                 line.shutdown(socket.SHUT_WR)
@@ -159,7 +160,7 @@ def running(folder: Path, index: Path, seconds: float = 20.0, gate: Path | None 
         if process.poll() is None:
             process.terminate()
         try:
-            process.wait(30)
+            process.wait(PATIENCE)
         finally:
             process.kill()
             process.stdout.close()

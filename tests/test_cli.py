@@ -130,7 +130,6 @@ def floats(tmp_path):
     rows = (rng.normal(size=(300, 16)) + 2 * rng.normal(size=(4, 16))[labels]).astype(np.float32)
     np.save(tmp_path / "x.npy", rows)
     np.save(tmp_path / "y.npy", labels)
-    np.savez(tmp_path / "xy.npz", embeddings=rows, labels=labels)
     return tmp_path, rows, labels
 
 
@@ -149,7 +148,8 @@ def test_fit_encode_evaluate(floats, capsys):
 
 @pytest.mark.parametrize("method", ["sign", "random", "itq", "h2q", "supervised", "auto"])
 def test_methods_with_labels_beside_the_rows(floats, capsys, method):
-    folder, _, _ = floats
+    folder, rows, labels = floats
+    np.savez(folder / "xy.npz", embeddings=rows[:80], labels=labels[:80])
     words = ["fit", str(folder / "xy.npz"), "--method", method, "-o", str(folder / "q"), "--json"]
     assert main(words) == 0
     assert json.loads(capsys.readouterr().out)["bits"] == 16

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rankbits as rb
-from unmeasured import UNMEASURED
 
 
 @settings(max_examples=60, deadline=None)
@@ -132,22 +128,29 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
     assert [p.name for p in tmp_path.iterdir()] == ["codes.npz"]
 
 
-def test_a_killed_writer_never_leaves_half_a_file(tmp_path):
+def save_for_ever(path, pipe):
+    codes = rb.Codes(np.ones((2_000_000, 8), np.uint8), 64)
+    pipe.send("ready")
+    while True:
+        codes.save(path)
+
+
+def test_a_killed_writer_never_leaves_half_a_file(tmp_path, forks):
     path = tmp_path / "codes.npz"
     rb.pack(np.ones((4, 8))).save(path)
-    code = (
-        "import sys, numpy as np, rankbits as rb\n"
-        "codes = rb.Codes(np.ones((2_000_000, 8), np.uint8), 64)\n"
-        "print('ready', flush=True)\n"
-        "while True: codes.save(sys.argv[1])\n"
-    )
+
+    def list_sizes():
+        return {entry.name: entry.stat().st_size for entry in os.scandir(tmp_path)}
+
     for _ in range(3):
-        child = subprocess.Popen(
-            [sys.executable, "-c", code, path], stdout=subprocess.PIPE, env=UNMEASURED
-        )
-        assert child.stdout is not None
-        child.stdout.readline()
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait()
-        child.stdout.close()
+        before = list_sizes()
+        ours, theirs = forks.Pipe(duplex=False)
+        writer = forks.Process(target=save_for_ever, args=(path, theirs))
+        writer.start()
+        assert ours.recv() == "ready"
+        while writer.is_alive() and list_sizes() == before:
+            pass  # until it is in the middle of a write
+        assert writer.is_alive()
+        writer.kill()
+        writer.join()
         assert rb.Codes.load(path).bits in (8, 64)

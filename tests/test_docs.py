@@ -49,6 +49,7 @@ def named(path):
     return str(path.relative_to(DOCS))
 
 
+@pytest.mark.learned
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_block_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch):
     text = page.read_text("utf-8")
@@ -112,9 +113,10 @@ def test_a_wrong_page_is_found_out(tmp_path, monkeypatch):
     assert not blocks.matches(block.printed, printed)
     assert blocks.written(said, [(block, printed)]) == said.replace("3", "2")
     assert blocks.matches("a ...\nc", "a  b\n c\n") and not blocks.matches("a ... d", "a b c")
-    assert blocks.matches("mAP 0.500 (3)", "mAP 0.503 (3)")  # of another processor
-    assert not blocks.matches("mAP 0.500 (3)", "mAP 0.513 (3)")
-    assert not blocks.matches("mAP 0.500 (3)", "mAP 0.500 (4)")
+    assert not blocks.matches("mAP 0.500 (3)", "mAP 0.501 (3)")
+    assert blocks.matches("mAP 0.5... (3)", "mAP 0.513 (3)")
+    assert not blocks.matches("mAP 0.5... (3)", "mAP 0.493 (3)")
+    assert not blocks.matches("mAP 0.5... (3)", "mAP 0.500 (4)")
     with pytest.raises(ValueError, match="was refused"):
         list(blocks.run("```sh\nrankbits evaluate nothing.npz\n```\n"))
     with pytest.raises(ValueError, match="only rankbits"):
@@ -222,6 +224,7 @@ def test_the_pages_say_what_the_pictures_show():
     assert shown["toy"][1] == 1.0 > shown["toy"][0]
 
 
+@pytest.mark.learned
 def test_the_notebook_runs_and_prints_what_it_holds(tmp_path, monkeypatch):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")

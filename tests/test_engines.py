@@ -4,7 +4,6 @@ one is skipped where its package cannot run, and CI runs all four."""
 from __future__ import annotations
 
 import importlib.util
-import multiprocessing
 import os
 import signal
 import sys
@@ -226,14 +225,6 @@ def test_what_is_not_there(address):
 
 
 # other processes
-
-
-@pytest.fixture(scope="session")
-def forks():
-    """Processes that begin with rankbits imported: a second of start less for each."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["rankbits", "rankbits.indexes.addresses"])
-    return context
 
 
 def rows_of(batch, rows=20):

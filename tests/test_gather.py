@@ -48,11 +48,18 @@ def shared(rank: int) -> list:
     return [*facts, norm.running_mean.tolist(), used.grad.tolist(), idle.grad.tolist()]
 
 
-def work(rank: int, folder: str, gradients: str) -> None:
+def work(rank: int, folder: str) -> None:
     dist.init_process_group(
         "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=len(SIZES)
     )
     torch.set_num_threads(1)
+    found = {gradients: losses_and_gradients(rank, gradients) for gradients in ("mean", "sum")}
+    torch.save(found | {"shared": shared(rank)}, os.path.join(folder, f"{rank}.pt"))
+    dist.destroy_process_group()
+
+
+def losses_and_gradients(rank: int, gradients: str) -> dict:
+    """By the name of a loss: its value, and the gradients of all parameters."""
     model, inputs, labels = model_and_batch()
     whole = torch.nn.parallel.DistributedDataParallel(model) if gradients == "mean" else model
     part = slice(sum(SIZES[:rank]), sum(SIZES[: rank + 1]))
@@ -65,25 +72,31 @@ def work(rank: int, folder: str, gradients: str) -> None:
             for parameter in model.parameters():
                 dist.all_reduce(parameter.grad)
         found[name] = (value.detach(), [p.grad.clone() for p in model.parameters()])
-    if gradients == "sum":
-        found["shared"] = shared(rank)
-    torch.save(found, os.path.join(folder, f"{rank}.pt"))
-    dist.destroy_process_group()
+    return found
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory):
+    """What each process found; starting the two takes longer than all they do."""
+    folder = tmp_path_factory.mktemp("gather")
+    mp.spawn(work, (str(folder),), nprocs=len(SIZES))
+    return [torch.load(folder / f"{rank}.pt") for rank in range(len(SIZES))]
+
+
+def test_processes_tell_each_other_what_the_trainer_needs(reports):
+    for rank, report in enumerate(reports):
+        told = [rank, 2, sum(SIZES[:rank]), True, False, [0.5] * 2, [3.0] * 3, [1.0] * 2]
+        assert report["shared"] == told
 
 
 @pytest.mark.parametrize("gradients", ["mean", "sum"])
-def test_many_processes_equal_one(tmp_path, gradients):
-    mp.spawn(work, (str(tmp_path), gradients), nprocs=len(SIZES))
-    for rank in range(len(SIZES)):
-        found = torch.load(tmp_path / f"{rank}.pt")
-        if gradients == "sum":
-            told = [rank, 2, sum(SIZES[:rank]), True, False, [0.5] * 2, [3.0] * 3, [1.0] * 2]
-            assert found["shared"] == told
+def test_many_processes_equal_one(reports, gradients):
+    for report in reports:
         for name, loss in LOSSES.items():
             model, inputs, labels = model_and_batch()
             value = loss(model(inputs), labels)
             value.backward()
-            got, gradient = found[name]
+            got, gradient = report[gradients][name]
             torch.testing.assert_close(got, value.detach(), rtol=1e-12, atol=0)
             for ours, parameter in zip(gradient, model.parameters(), strict=True):
                 torch.testing.assert_close(ours, parameter.grad, rtol=1e-6, atol=1e-12)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import signal
 import struct
 import subprocess
 import sys
 import zlib
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
 import rankbits as rb
 from rankbits.indexes import FileIndex, HammingIndex, durable, file, journal
-from unmeasured import UNMEASURED
 
 
 def draw(rows, bits, seed=0):
@@ -229,58 +228,46 @@ def test_refusals_of_paths(tmp_path):
     FileIndex(tmp_path / "i", 16).close()  # the refused opening has let go of the lock
 
 
-WRITER = """
-import sys
-import numpy as np
-import rankbits as rb
-from rankbits.indexes import FileIndex, durable
-durable.LEAST = 3000
-index = FileIndex(sys.argv[1])
-rng = np.random.default_rng(int(sys.argv[2]))
-for step in range(int(sys.argv[3])):
+def take_step(index, step):
     if step % 3 == 2:
         index.remove(np.arange(10 * step - 5, 10 * step))
     else:
-        bits = np.random.default_rng(step).integers(0, 2, (10, 96))
-        index.add(rb.pack(bits), np.arange(10 * step, 10 * step + 10))
-    print(step, flush=True)
-"""
+        index.add(draw(10, 96, seed=step), np.arange(10 * step, 10 * step + 10))
+
+
+def write_until_killed(path, pipe):
+    durable.LEAST = 3000
+    index = FileIndex(path)
+    for step in range(100_000):
+        take_step(index, step)
+        pipe.send(step)
 
 
 def history(steps):
     plain = HammingIndex(96)
     for step in range(steps):
-        if step % 3 == 2:
-            plain.remove(np.arange(10 * step - 5, 10 * step))
-        else:
-            codes = draw(10, 96, seed=step)
-            plain.add(codes, np.arange(10 * step, 10 * step + 10))
+        take_step(plain, step)
     return plain
 
 
-def test_what_was_acknowledged_survives_kill_9(tmp_path):
+def test_what_was_acknowledged_survives_kill_9(tmp_path, forks):
     """Killed at some acknowledged step, past several compactions: all acknowledged steps are there,
     and of the one in flight all or nothing."""
     rng = np.random.default_rng(0)
     for turn, target in enumerate(rng.integers(0, 120, 4)):
         path = tmp_path / f"i{turn}"
         FileIndex(path, 96).close()
-        child = subprocess.Popen(
-            [sys.executable, "-c", WRITER, path, "0", "100000"],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=UNMEASURED,
-        )
-        last = -1
-        for line in child.stdout:
-            last = int(line)
-            if last >= target:
-                child.send_signal(signal.SIGKILL)
-                break
-        rest = child.stdout.read()
-        child.stdout.close()
-        child.wait()
-        last = int(rest.split()[-1]) if rest.split() else last
+        ours, theirs = forks.Pipe(duplex=False)
+        writer = forks.Process(target=write_until_killed, args=(path, theirs))
+        writer.start()
+        theirs.close()
+        while (last := ours.recv()) < target:
+            pass
+        writer.kill()
+        writer.join()
+        with suppress(EOFError):
+            while True:
+                last = ours.recv()
         with FileIndex(path) as again:
             steps = [n for n in (last + 1, last + 2) if same(again, history(n))]
             assert len(steps) == 1

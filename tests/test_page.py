@@ -35,6 +35,7 @@ AXE = Path(
     os.environ.get("RANKBITS_AXE", ROOT / "build" / "node_modules" / "axe-core" / "axe.min.js")
 )
 BITS = 32
+PATIENCE = 120_000  # milliseconds until a page that does not come is a failure
 VIEWS = {
     "start": "#/search",
     "search": "#/search?id=90",
@@ -164,7 +165,7 @@ class Visit:
         context = self.browser.new_context(
             viewport={"width": wide, "height": high}, color_scheme=scheme, reduced_motion="reduce"
         )
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(PATIENCE)
         self.contexts.append(context)
         page = context.new_page()
         page.on("console", lambda m: m.type in ("error", "warning") and self.note(m.text))
@@ -210,7 +211,7 @@ def loaded(page) -> None:
 def titled(page, title: str) -> None:
     from playwright.sync_api import expect
 
-    expect(page).to_have_title(title)
+    expect(page).to_have_title(title, timeout=PATIENCE)
 
 
 def agrees(page, reply: dict, far: np.ndarray) -> None:

@@ -16,6 +16,7 @@ from rankbits.quantizers.householder import LOSSES
 from rankbits.quantizers.projection import nearness
 from rankbits.quantizers.rotations import quantization_error
 
+pytestmark = pytest.mark.learned
 DIM = 12
 
 

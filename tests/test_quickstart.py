@@ -15,6 +15,7 @@ from rankbits.cli import main
 from rankbits.quickstart import digits_service, tie_blind_map
 from serving import few_steps
 
+pytestmark = pytest.mark.learned
 METHODS = ("PCA-sign", "ITQ", "SupervisedRotation", "TALR-AP", "FastAP+H2Q")
 
 

@@ -6,9 +6,7 @@ import dataclasses
 import json
 import math
 import os
-import signal
-import subprocess
-import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
@@ -195,20 +193,27 @@ def test_what_is_there_is_not_run_again(made, capsys):
     assert len(again) == 2 and again[0]["value"] == first[0]["value"]  # the seed decides it all
 
 
-def test_processes_write_every_row_and_a_kill_loses_only_what_ran(made):
-    words = [sys.executable, "-m", "rankbits", *command(made, "made/cel", "--short", "--jobs", "2")]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    quiet = {"stderr": subprocess.DEVNULL, "text": True, "env": environment}
-    with subprocess.Popen(words, stdout=subprocess.PIPE, **quiet) as killed:
-        assert killed.stdout is not None
-        line = killed.stdout.readline()
-        killed.send_signal(signal.SIGKILL)
+def run_printing_to(pipe, words):
+    with open(pipe.fileno(), "w", buffering=1, closefd=False) as out, redirect_stdout(out):
+        main(words)
+
+
+def test_processes_write_every_row_and_a_kill_loses_only_what_ran(made, forks, capsys):
+    words = command(made, "made/cel", "--short", "--jobs", "2")
+    ours, theirs = forks.Pipe(duplex=False)
+    killed = forks.Process(target=run_printing_to, args=(theirs, words))
+    killed.start()
+    theirs.close()
+    with open(os.dup(ours.fileno())) as printed:
+        line = printed.readline()
+    killed.kill()
+    killed.join()
     assert line.startswith("[1/4]")
     survived = {rows.key(row) for row in kept(made)}
     assert survived
-    done = subprocess.run(words, capture_output=True, text=True, env=environment, check=True)
+    assert main(words) == 0
     assert len(kept(made)) == 4 and survived <= {rows.key(row) for row in kept(made)}
-    assert "cells are there already" in done.stdout
+    assert "cells are there already" in capsys.readouterr().out
 
 
 def test_every_quantizer_is_judged_from_one_training(tmp_path, monkeypatch):

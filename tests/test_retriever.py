@@ -28,18 +28,18 @@ def config():
 
 def test_embeddings_in_codes_out(made, tmp_path):
     x, y = made
-    one = Retriever(bits=32, seed=3).fit(x[:300], y[:300]).add(x[:300])
-    q = rb.SupervisedRotation(bits=32, seed=3).fit(x[:300], y[:300])
-    wanted = rb.HammingIndex(32).add(q.encode(x[:300])).search(q.encode(x[1000:1010]), 5)
+    one = Retriever(bits=16, seed=3).fit(x[:100], y[:100]).add(x[:100])
+    q = rb.SupervisedRotation(bits=16, seed=3).fit(x[:100], y[:100])
+    wanted = rb.HammingIndex(16).add(q.encode(x[:100])).search(q.encode(x[1000:1010]), 5)
     found = one.search(x[1000:1010], k=5)
     np.testing.assert_array_equal(found.ids, wanted.ids)
     one.save(tmp_path / "kept")
     back = Retriever.load(tmp_path / "kept")
     np.testing.assert_array_equal(back.search(x[1000:1010], 5).ids, found.ids)
-    assert back.remove([int(found.ids[0, 0])]) == 1 and len(back) == 299
-    report = back.evaluate(x[1000:1100], x[:300], y[1000:1100], y[:300], k=10)
+    assert back.remove([int(found.ids[0, 0])]) == 1 and len(back) == 99
+    report = back.evaluate(x[1000:1100], x[:100], y[1000:1100], y[:100], k=10)
     assert report["mAP"] == rb.evaluate(
-        q.encode(x[1000:1100]), q.encode(x[:300]), y[1000:1100], y[:300], k=10
+        q.encode(x[1000:1100]), q.encode(x[:100]), y[1000:1100], y[:100], k=10
     )["mAP"]  # fmt: skip
 
 

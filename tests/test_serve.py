@@ -21,7 +21,7 @@ from rankbits.serve import Encoder, Items, Limits, Service, read_encoder, read_i
 from rankbits.serve.asks import vector
 from rankbits.serve.batching import Batcher
 from rankbits.serve.limits import Rejected
-from serving import TOKEN, Asked, few_steps, read_all, running
+from serving import PATIENCE, TOKEN, Asked, few_steps, read_all, running
 
 RNG = np.random.default_rng(0)
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -276,14 +276,14 @@ def test_questions_at_once_are_one_batch():
     def work(jobs):
         sizes.append(len(jobs))
         started.set()
-        go.wait(30)
+        go.wait(PATIENCE)
         return [job * 10 if job % 3 else ValueError(job) for job in jobs]
 
     batcher = Batcher(work, most=8)
 
     async def ask():
         first = asyncio.create_task(batcher.ask(1))
-        await asyncio.get_running_loop().run_in_executor(None, started.wait, 30)
+        await asyncio.get_running_loop().run_in_executor(None, started.wait, PATIENCE)
         rest = [asyncio.create_task(batcher.ask(i)) for i in range(2, 22)]
         await asyncio.sleep(0)
         go.set()
@@ -372,9 +372,9 @@ def test_killed_while_adding_nothing_acknowledged_is_lost(tmp_path):
 
         thread = threading.Thread(target=stream)
         thread.start()
-        assert enough.wait(60)
+        assert enough.wait(PATIENCE)
         server.process.send_signal(signal.SIGKILL)
-        thread.join(60)
+        thread.join(PATIENCE)
     assert 100 < len(acknowledged) < 5000
     with open_index(path) as index:
         assert set(acknowledged) <= set(index.ids.tolist())
@@ -398,7 +398,7 @@ def test_sigterm_answers_what_is_in_flight(tmp_path):
         )
         lines = []
         for i in range(12):
-            line = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+            line = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
             chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
             line.sendall(long_way + chunked if i % 2 else short + body)
             lines.append(line)
@@ -407,7 +407,7 @@ def test_sigterm_answers_what_is_in_flight(tmp_path):
         server.process.send_signal(signal.SIGTERM)
         while True:
             try:
-                socket.create_connection(("127.0.0.1", server.port), timeout=30).close()
+                socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE).close()
             except ConnectionResetError:
                 continue  # it was in the queue when the server stopped listening
             except ConnectionRefusedError:
@@ -419,7 +419,7 @@ def test_sigterm_answers_what_is_in_flight(tmp_path):
             head, _, told = reply.partition(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 200") and b"connection: close" in head
             assert json.loads(told)["bands"][0]["items"][0]["id"] == "7"
-        assert server.process.wait(30) == 0
+        assert server.process.wait(PATIENCE) == 0
         assert json.loads(server.log.read_text().splitlines()[-1])["event"] == "stopped"
     open_index(path).close()
 

@@ -7,6 +7,7 @@ writes ``docs/results.md`` and its pictures; nothing in them is typed by hand.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Container
 from pathlib import Path
@@ -49,6 +50,7 @@ is **reproduced** or **not reproduced** by the rule it states (*so far*, where r
 """
 
 
+@functools.cache
 def expected(folder: str) -> int:
     """The rows that the recipes of a folder make when all of them are run."""
     return sum(len(one.cells()) * len(one.quantizers) for one in recipes(RECIPES, [folder]))

@@ -148,4 +148,3 @@ def nearness(part: torch.Tensor) -> torch.Tensor:
         count = max(1, round(share * (len(part) - 1)))
         found.scatter_(1, similar.topk(count, dim=1).indices, affinity)
     return found
-

@@ -19,6 +19,7 @@ from rankbits.kernels.cpu.counting import (
     count_grades,
     count_shared,
     histogram,
+    read_only,
     tiles,
 )
 from rankbits.kernels.cpu.popcount import any_nearer, distances, least_of
@@ -165,12 +166,14 @@ def _run(words: np.ndarray, size: int) -> np.ndarray:
 
 
 def hamming(queries: np.ndarray, words: np.ndarray, out: np.ndarray) -> None:
+    queries, words = read_only(queries, words)
     run_tasks(lambda tile: _rows_tile(queries[tile], words, out[tile]), tiles(len(queries)))
 
 
 def hamming_topk(
     queries: np.ndarray, words: np.ndarray, k: int, bits: int
 ) -> tuple[np.ndarray, np.ndarray]:
+    queries, words = read_only(queries, words)
     count, rows = len(queries), words.shape[1]
     size = max(256, min(1024, 4096 // len(words)))
     block = max(size, BLOCK_BYTES // 8 // len(words))
@@ -200,6 +203,7 @@ def hamming_topk(
 def hamming_within(
     queries: np.ndarray, words: np.ndarray, radius: int, bits: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    queries, words = read_only(queries, words)
     counts = np.zeros(len(queries), np.int64)
     size = max(256, 4096 // len(words))
     run_tasks(

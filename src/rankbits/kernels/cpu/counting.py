@@ -160,6 +160,14 @@ def _grades_tile(queries, x, grades, block, run, counts):
             _settle_four(tables, counts[i])
 
 
+def read_only(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Views that cannot be written: numba compiles once for them and once for those that can."""
+    views = tuple(array.view() for array in arrays)
+    for view in views:
+        view.flags.writeable = False
+    return views
+
+
 def tiles(count: int, most: int = 64) -> list[slice]:
     """Queries in slices: enough to keep every thread busy, large enough to reuse the cache."""
     size = max(1, min(most, -(-count // (4 * threads()))))
@@ -211,7 +219,7 @@ def count_classes(
     bits: int,
 ) -> np.ndarray:
     order, bounds, place = _by_class(query_classes, classes)
-    words = np.ascontiguousarray(words[:, order])
+    queries, words = read_only(queries, np.ascontiguousarray(words[:, order]))
     starts, stops = bounds[place], bounds[place + 1]
 
     counts = np.zeros((len(queries), 2, bits + 1), np.int64)
@@ -234,6 +242,7 @@ def count_shared(
     bits: int,
     most: int,
 ) -> np.ndarray:
+    queries, words, query_sets, sets = read_only(queries, words, query_sets, sets)
     counts = np.zeros((len(queries), most + 1, bits + 1), np.int64)
 
     def work(tile: slice) -> None:
@@ -250,6 +259,7 @@ def count_shared(
 def count_grades(
     queries: np.ndarray, words: np.ndarray, grades: np.ndarray, bits: int, most: int
 ) -> np.ndarray:
+    queries, words, grades = read_only(queries, words, grades)
     counts = np.zeros((len(queries), most + 1, bits + 1), np.int64)
 
     def work(tile: slice) -> None:
