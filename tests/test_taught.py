@@ -95,6 +95,7 @@ def test_a_run_on_features_has_nothing_to_freeze(tmp_path):
         frozen_features(pictures(4), TrainConfig(features=out, root=str(tmp_path), device="cpu"))
 
 
+@pytest.mark.learned
 def test_a_head_is_trained_on_kept_features_and_embeds_images(
     teacher, tmp_path, monkeypatch, capsys
 ):
@@ -132,6 +133,7 @@ def test_the_surest_rows_of_each_class_are_kept():
         assert set(top) == set(rows[labels == label])
 
 
+@pytest.mark.learned
 def test_teachers_label_a_database_but_no_query_and_no_held_row(
     teacher, tmp_path, monkeypatch, capsys
 ):

@@ -62,6 +62,7 @@ def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
 SETTINGS = {"bits": 12, "epochs": 3, "batch_size": 64, "lr": 0.01, "say": quiet}
 
 
+@pytest.mark.learned
 @pytest.mark.parametrize("loss", [*LOSSES, "pml:ContrastiveLoss"])
 def test_every_loss_learns_and_repeats(own, loss):
     """Above the mAP of the untrained network, and the same to the last bit when run again."""
@@ -75,6 +76,7 @@ def test_every_loss_learns_and_repeats(own, loss):
     ]
 
 
+@pytest.mark.learned
 def test_fastap_embeddings_are_judged_by_cosine(own):
     run = rb.train(examples=own, loss="fastap", dim=16, epochs=3, batch_size=64, lr=0.01, say=quiet)
     assert run.config.head == "embedding" and run.progress.best > 0.6
@@ -97,6 +99,7 @@ def dropped() -> torch.nn.Module:
     return Dropped()
 
 
+@pytest.mark.learned
 def test_own_module_and_own_loss(own, tmp_path):
     def loss(z, labels):
         return rb.fastap_loss(z, labels) + 0.01 * z.square().mean()
@@ -332,6 +335,7 @@ def test_patience_ends_a_run_and_the_best_weights_stay(own):
     assert judge.measure(run.model, None, torch.device("cpu")) == run.progress.best
 
 
+@pytest.mark.learned
 def test_images_with_augmentation(pictures):
     run = rb.train(
         examples=pictures, model="conv", side=16, augment="shift", bits=12, epochs=2, lr=0.003,

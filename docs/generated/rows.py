@@ -11,7 +11,7 @@ RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 ORIGIN = {
     "bench", "threads", "cores", "seed", "command", "commit", "date", "cpu", "gpu", "python",
     "versions", "title", "name", "samples", "work", "unit", "others", "p20", "p80", "ratios",
-    "median", "note", "torch",
+    "median", "note", "torch", "origin",
 }  # fmt: skip
 Row = dict[str, Any]
 
@@ -126,12 +126,12 @@ def values(rows: list[Row]) -> str:
 def section(path: Path) -> str:
     rows = read(path)
     text = f"\n## {path.stem.replace('_', ' ')}\n"
-    for command in grouped(rows, "command").values():
-        text += f"\n{origin(command[0])}\n"
-        timed = [row for row in command if "median" in row]
+    for above, run in grouped([{**row, "origin": origin(row)} for row in rows], "origin").items():
+        text += f"\n{above}\n"
+        timed = [row for row in run if "median" in row]
         for title, group in grouped(timed, "title").items():
             text += f"\n**{title}**\n\n{timings(group)}"
-        others = [row for row in command if "median" not in row]
+        others = [row for row in run if "median" not in row]
         for same in alike(others):
             text += f"\n{values(same)}\n"
     return text
