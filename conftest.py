@@ -29,6 +29,7 @@ collect_ignore_glob = [] if find_spec("triton") else ["src/rankbits/kernels/cuda
 TOGETHER = (
     "tests/test_engines.py",  # one PostgreSQL, one server of forks
     "tests/test_gather.py",  # one pair of processes
+    "tests/test_machines.py",  # one fit on each machine
     "tests/test_page.py",  # one Chromium, one service
     "tests/test_quickstart.py",  # one quickstart
     "tests/test_results_page.py",  # one reading of the recipes

@@ -1,4 +1,7 @@
-"""Other machines: processors that round differently give the same bits, or nearly the same mAP."""
+"""Other machines: processors that round differently give the same bits.
+
+What is learned by gradients is run on them by ``make machines``.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ import numpy as np, torch
 import rankbits as rb
 from rankbits.data.digits import digits
 
-images, labels = digits()
+images, _ = digits()
 x = images.reshape(len(images), 64)[:, 8:56].astype(np.float32)
 x = x[:, x[300:].std(axis=0) > 0]
 projection = rb.Projection(24).fit(x[300:])
@@ -27,10 +30,8 @@ for made in (rb.ITQ(), rb.H2Q(), rb.H2Q("min_entry"), rb.H2Q("bit_var")):
     codes[repr(made)] = made.fit(turned[300:]).encode(turned)
 bits = {name: hashlib.sha256(each.packed.tobytes()).hexdigest() for name, each in codes.items()}
 near = [rb.Projection(56).fit(x[300:]).objective_, rb.H2Q("l1").fit(turned[300:]).objective_]
-ranked = rb.SupervisedRotation(24, climbs=1, steps=50).fit(x[300:], labels[300:]).encode(x)
-mAP = rb.evaluate(ranked[:300], ranked[300:], labels[:300], labels[300:])["mAP"]
 drawn = torch.randn(99, 99, generator=torch.Generator().manual_seed(0))
-print(json.dumps({"bits": bits, "near": near, "mAP": mAP, "rounded": float((drawn @ drawn).sum())}))
+print(json.dumps({"bits": bits, "near": near, "rounded": float((drawn @ drawn).sum())}))
 """
 
 
@@ -65,11 +66,6 @@ def test_every_machine_finds_as_low_an_error(found):
     first = next(iter(found.values()))["near"]
     for each in found.values():
         assert each["near"] == pytest.approx(first, rel=0.01)
-
-
-def test_every_machine_learns_as_well(found):
-    values = [each["mAP"] for each in found.values()]
-    assert max(values) - min(values) < 0.01
 
 
 def test_a_processor_is_not_asked_for_what_it_lacks():
