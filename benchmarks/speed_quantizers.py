@@ -69,7 +69,7 @@ def fits(bench: Bench, faiss: Any, many: int, epochs: int, repeats: int) -> None
     timings.append(Timing(PAPER, [once], many, "rows", timings[0].others))
     identity = torch.eye(BITS)
     objectives = {
-        name: round(float(quantization_error(scaled @ rotation.T)), 5)
+        name: round(float(quantization_error(scaled @ rotation.T.to(scaled.dtype))), 5)
         for name, rotation in {"identity": identity, **rotations}.items()
     }
     title = f"fit to {many:,} x {BITS}, {epochs} epochs of the paper's solver"
