@@ -3,8 +3,8 @@
 The last digits of a product depend on the instruction set and on the number of threads, and what is
 learned from many products depends on their last digits. Both can be chosen by the environment, so
 that one processor stands for several: an old one without AVX and with one thread, one with AVX2 and
-this one itself, with two. The command is run once for each that this processor can be. Those that
-fail are named, and the status of the first of them is returned.
+one with AVX-512 (or this one as it is), with two. The command is run once for each that this
+processor can be. Those that fail are named, and the status of the first of them is returned.
 
     python tests/machines.py --list
     python tests/machines.py --only sse make test
@@ -34,6 +34,13 @@ AVX2 = {
     "OPENBLAS_CORETYPE": "Haswell",
     "NUMBA_CPU_NAME": "haswell",
 }
+AVX512 = {
+    "ATEN_CPU_CAPABILITY": "avx512",
+    "MKL_CBWR": "AVX512",
+    "DNNL_MAX_CPU_ISA": "AVX512_CORE",
+    "OPENBLAS_CORETYPE": "SkylakeX",
+    "NUMBA_CPU_NAME": "skylake-avx512",
+}
 # numpy's own loops: a level that it does not find in the processor must not be named
 LEVELS = {"X86_V3": "avx2", "X86_V4": "avx512f"}
 
@@ -55,7 +62,10 @@ def simulated(flags: set[str] | None = None) -> dict[str, dict[str, str]]:
     machines = {"sse": {**SSE, **_without(flags, "X86_V3", "X86_V4"), "OMP_NUM_THREADS": "1"}}
     if {"avx2", "fma"} <= flags:
         machines["avx2"] = {**AVX2, **_without(flags, "X86_V4"), "OMP_NUM_THREADS": "2"}
-    machines["native"] = {"OMP_NUM_THREADS": "2"}
+    if {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"} <= flags:
+        machines["avx512"] = {**AVX512, "OMP_NUM_THREADS": "2"}
+    else:
+        machines["native"] = {"OMP_NUM_THREADS": "2"}
     return machines
 
 

@@ -74,6 +74,7 @@ def test_a_processor_is_not_asked_for_what_it_lacks():
     newer = machines.simulated({"sse2", "avx2", "fma"})
     assert newer["sse"]["NPY_DISABLE_CPU_FEATURES"] == "X86_V3"
     assert "NPY_DISABLE_CPU_FEATURES" not in newer["avx2"]
+    assert list(newer) == ["sse", "avx2", "native"] and "avx512" not in newer
 
 
 def test_a_machine_that_fails_is_named(capfd):
