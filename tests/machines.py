@@ -2,9 +2,9 @@
 
 The last digits of a product depend on the instruction set and on the number of threads, and what is
 learned from many products depends on their last digits. Both can be chosen by the environment, so
-that one processor stands for several: an old one without AVX and with one thread, one with AVX2 and
-one with AVX-512 (or this one as it is), with two. The command is run once for each that this
-processor can be. Those that fail are named, and the status of the first of them is returned.
+that one processor stands for several: an old one without AVX, one with AVX2 and two threads, and one
+with AVX-512 (or this one as it is). The command is run once for each that this processor can be.
+Those that fail are named, and the status of the first of them is returned.
 
     python tests/machines.py --list
     python tests/machines.py --only sse make test
@@ -63,7 +63,7 @@ def simulated(flags: set[str] | None = None) -> dict[str, dict[str, str]]:
     if {"avx2", "fma"} <= flags:
         machines["avx2"] = {**AVX2, **_without(flags, "X86_V4"), "OMP_NUM_THREADS": "2"}
     if {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"} <= flags:
-        machines["avx512"] = {**AVX512, "OMP_NUM_THREADS": "2"}
+        machines["avx512"] = {**AVX512, "OMP_NUM_THREADS": "1"}
     else:
         machines["native"] = {"OMP_NUM_THREADS": "2"}
     return machines
