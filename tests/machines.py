@@ -2,7 +2,7 @@
 
 The last digits of a product depend on the instruction set and on the number of threads, and what is
 learned from many products depends on their last digits. Both can be chosen by the environment, so
-that one processor stands for several: an old one without AVX, one with AVX2 and two threads, and one
+that one processor stands for several: an old one without AVX, one with AVX2 and two threads, one
 with AVX-512 (or this one as it is). The command is run once for each that this processor can be.
 Those that fail are named, and the status of the first of them is returned.
 
