@@ -6,6 +6,7 @@ a worker would do is seen, and a worker is lost whenever the test says so.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -137,6 +138,24 @@ def test_what_a_worker_raises_comes_home():
         list(mapped(Here(), refused, [()], "it"))
     with pytest.raises(TaskError, match="by zero"):
         list(mapped(Here(), divmod, [(1, 0)], "it"))
+
+
+def test_a_start_that_fails_leaves_no_process(monkeypatch):
+    pytest.importorskip("psutil")
+    started = []
+
+    class Late(Here):
+        def init(self, **options):
+            started.append(subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1))
+            raise Exception("The node timed out during startup.")
+
+    monkeypatch.setitem(sys.modules, "ray", Late(starts=["not yet"]))
+    with pytest.raises(rb.Refusal, match="timed out"), joined("local"):
+        pass
+    assert len(started) == 2
+    for process in started:
+        assert process.wait(60) is not None
+        process.stdin.close()
 
 
 def test_a_start_that_takes_too_long_is_tried_twice(monkeypatch):

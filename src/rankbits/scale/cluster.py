@@ -6,7 +6,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from tqdm import tqdm
@@ -35,6 +35,7 @@ def joined(address: str) -> Iterator[Any]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     here = {"include_dashboard": False} if address == "local" else {}
     for last in (False, True):
+        running = _children()
         try:
             ray.init(address=address, log_to_driver=False, logging_level="ERROR", **here)
             break
@@ -42,6 +43,7 @@ def joined(address: str) -> Iterator[Any]:
             late = "timed out" in str(error).lower()
             if not late and not isinstance(error, (OSError, ValueError, RuntimeError)):
                 raise
+            _end(_children() - running)
             # a busy machine may be too slow for the half minute that Ray gives its own server
             if last or not late:
                 _check.refuse(f"Ray cannot be joined at {address}: {first_line(error)}.")
@@ -50,6 +52,23 @@ def joined(address: str) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _children() -> set[Any]:
+    """The processes that this one has started, as far as psutil, which Ray brings, can tell."""
+    try:
+        import psutil
+    except ImportError:
+        return set()
+    return set(psutil.Process().children())
+
+
+def _end(processes: set[Any]) -> None:
+    """End what a start that failed has left running: Ray itself forgets it until this one ends."""
+    for process in processes:
+        with suppress(Exception):  # it may have ended meanwhile
+            process.kill()
+            process.wait(10)
 
 
 def mapped(
