@@ -21,7 +21,9 @@ import json
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +221,13 @@ def judge_labels(faiss: Any, held: Any, seed: int) -> dict[str, dict]:
     return found | score(fits | peers(faiss, x, x.shape[1], seed), metrics)
 
 
+def judge_file(job: tuple[argparse.Namespace, str, int]) -> dict[str, dict]:
+    asked, group, seed = job
+    bench = Bench("quality_quantizers", threads=asked.threads, seed=seed)
+    held = np.load(asked.folder / f"{group}-{seed}.npz")
+    return judge_labels(bench.peer("faiss", "faiss-cpu"), held, seed)
+
+
 def judge_texts(faiss: Any, held: Any, bits: int, seed: int) -> dict[str, dict]:
     queries, x = (held[part].astype(np.float32) for part in ("queries", "database"))
     near, grades, found = -(queries @ x.T), held.get("grades"), {}
@@ -268,6 +277,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--only", default="", help="files whose name begins so")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="labelled sets judged at a time")
     parser.add_argument("--save", action="store_true", help="write benchmarks/results")
     asked = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -283,9 +293,12 @@ def main() -> None:
     faiss = bench.peer("faiss", "faiss-cpu")
     files = sorted(asked.folder.glob(f"{asked.only}*.npz"))
     texts = [path for path in files if path.stem.endswith("MiniLM")]
-    for group in sorted({path.stem.rpartition("-")[0] for path in files if path not in texts}):
-        held = {s: asked.folder / f"{group}-{s}.npz" for s in asked.seeds}
-        report(bench, group, [judge_labels(faiss, np.load(p), s) for s, p in held.items()])
+    groups = sorted({path.stem.rpartition("-")[0] for path in files if path not in texts})
+    with ProcessPoolExecutor(asked.jobs, get_context("spawn")) as pool:
+        labelled = [(asked, group, seed) for group, seed in product(groups, asked.seeds)]
+        runs = list(pool.map(judge_file, labelled))
+    for number, group in enumerate(groups):
+        report(bench, group, runs[number * len(asked.seeds) :][: len(asked.seeds)])
     for path, bits in product(texts, (64, 128)):
         held = dict(np.load(path))
         runs = (judge_texts(faiss, held, bits, seed) for seed in asked.seeds)

@@ -152,17 +152,17 @@ def test_a_start_that_fails_leaves_no_process(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", Late(starts=["not yet"]))
     with pytest.raises(rb.Refusal, match="timed out"), joined("local"):
         pass
-    assert len(started) == 2
+    assert len(started) == 3
     for process in started:
-        assert process.wait(60) is not None
+        assert process.returncode is not None  # nobody has to wait for it, and Python is told
         process.stdin.close()
 
 
-def test_a_start_that_takes_too_long_is_tried_twice(monkeypatch):
+def test_a_start_that_takes_too_long_is_tried_again(monkeypatch):
     late = Exception("The node timed out during startup.")
     for starts, stopped, said in (
         ([late, None], 2, None),  # once before the second try, and once at the end
-        ([late, late], 1, "Ray cannot be joined at local: The node timed out during startup."),
+        (3 * [late], 2, "Ray cannot be joined at local: The node timed out during startup."),
         ([ConnectionError("No such host")], 0, "Ray cannot be joined at local: No such host."),
     ):
         ray = Here(starts=starts)

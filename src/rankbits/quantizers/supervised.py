@@ -34,6 +34,7 @@ from rankbits.types import Ranking, pack
 PRIOR_ROWS = 100  # the quantization error weighs as much as this many rows do
 MOST_JUDGED = 3000  # rows by which climbs are compared
 SHARPENED = 4  # alpha rises to this multiple of itself
+FEWEST_STEPS, MOST_STEPS, ROWS_A_STEP = 150, 500, 20  # more rows: more steps, measured to pay
 
 
 class SupervisedRotation(Quantizer):
@@ -43,7 +44,8 @@ class SupervisedRotation(Quantizer):
     without labels each row's own nearest neighbours are ranked (tie-aware NDCG). The best of
     ``climbs`` is kept, each from an H2Q rotation of its own by ``steps`` steps of Adam on batches
     of ``batch`` rows, with tanh(alpha y) in place of signs while alpha rises to four times
-    ``alpha``. ``weight`` of the quantization error: by default 100 / n.
+    ``alpha``. By default ``steps`` is n / 20 but at least 150 and at most 500, and ``weight``, that
+    of the quantization error, 100 / n.
 
     ``judged_`` has the metric of the rows' own codes for "identity", "h2q" and each climb, and
     ``chosen_`` says which won: never one that ranks these rows worse than the identity or H2Q.
@@ -61,7 +63,7 @@ class SupervisedRotation(Quantizer):
         self,
         bits: int | None = None,
         weight: float | None = None,
-        steps: int = 150,
+        steps: int | None = None,
         batch: int = 1000,
         alpha: float = 1.0,
         rate: float = 0.04,
@@ -118,7 +120,9 @@ class SupervisedRotation(Quantizer):
     ) -> torch.Tensor:
         """``start`` after the exponential of a learned skew matrix."""
         size = scaled.shape[1]
-        steps = _check.whole("steps", self.steps, 1)
+        steps = min(max(FEWEST_STEPS, len(scaled) // ROWS_A_STEP), MOST_STEPS)
+        if self.steps is not None:
+            steps = _check.whole("steps", self.steps, 1)
         weight = PRIOR_ROWS / len(scaled)
         if self.weight is not None:
             weight = _check.number("weight", self.weight)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
+import subprocess
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +16,7 @@ from tqdm import tqdm
 from rankbits import _check
 from rankbits.indexes.engines.opening import first_line, module
 
+STARTS = 3  # times that Ray is started before its start counts as failed
 RETRIES = 3  # times that a part is sent out again after its worker was lost
 
 
@@ -34,7 +37,7 @@ def joined(address: str) -> Iterator[Any]:
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     here = {"include_dashboard": False} if address == "local" else {}
-    for last in (False, True):
+    for tries_left in reversed(range(STARTS)):
         running = _children()
         try:
             ray.init(address=address, log_to_driver=False, logging_level="ERROR", **here)
@@ -44,8 +47,8 @@ def joined(address: str) -> Iterator[Any]:
             if not late and not isinstance(error, (OSError, ValueError, RuntimeError)):
                 raise
             _end(_children() - running)
-            # a busy machine may be too slow for the half minute that Ray gives its own server
-            if last or not late:
+            # one of Ray's own processes may not come up within the half minute that Ray gives it
+            if not (tries_left and late):
                 _check.refuse(f"Ray cannot be joined at {address}: {first_line(error)}.")
             ray.shutdown()
     try:
@@ -64,11 +67,15 @@ def _children() -> set[Any]:
 
 
 def _end(processes: set[Any]) -> None:
-    """End what a start that failed has left running: Ray itself forgets it until this one ends."""
+    """End what a failed start has left running: Ray forgets it until this process ends."""
     for process in processes:
         with suppress(Exception):  # it may have ended meanwhile
             process.kill()
             process.wait(10)
+    ended = {process.pid for process in processes}
+    for handle in gc.get_objects():  # Ray's handles, which Python would report as still running
+        if issubclass(type(handle), subprocess.Popen) and handle.pid in ended:
+            handle.poll()
 
 
 def mapped(
