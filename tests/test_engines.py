@@ -560,3 +560,48 @@ def test_a_missing_extra_is_named(monkeypatch, package, address, extra):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(rb.Refusal, match=rf"pip install 'rankbits\[{extra}\]'"):
         open_index(address, 8)
+
+
+def test_codes_of_another_encoder_are_refused(address):
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(60, 12)).astype(np.float32)
+    one, other = rb.ITQ().fit(x), rb.RandomRotation(seed=2).fit(x)
+    with open_index(address, 12) as index:
+        assert index.fingerprint is None
+        index.add(one.encode(x[:50]), range(50))
+        assert index.fingerprint == one.fingerprint
+    said = f"by encoder {other.fingerprint}; this index holds codes of encoder {one.fingerprint}"
+    with open_index(address) as index:
+        for ask in (
+            lambda codes: index.add(codes, [99]),
+            lambda codes: index.search(codes, 1),
+            lambda codes: index.within(codes, 1),
+        ):
+            with pytest.raises(rb.Refusal, match=said):
+                ask(other.encode(x[:1]))
+        assert index.count() == 50
+        asked = (
+            one.encode(x[7:8]),
+            rb.pack(one.transform(x[7:8])),
+        )  # the second of nobody knows who
+        assert [index.search(codes, 1).distances.tolist() for codes in asked] == [[[0]], [[0]]]
+        with pytest.raises(rb.Refusal, match="Codes are wanted here"):
+            index.search(x[7:8], 1)
+        index.encoder = rb.Encoder.of(one)
+        assert index.search(x[7:8], 1).distances.tolist() == [[0]]
+        index.add(x[50:], range(50, 60))
+        assert index.count() == 60
+
+
+def test_what_an_index_remembers_survives_its_process(address):
+    codes = tied(np.random.default_rng(4), 5, 12)
+    facts = {"fingerprint": "0123456789abcdef", "encoder": 'it\'s "here"', "inputs": "ä"}
+    with open_index(address, 12) as index:
+        index.remember(facts)
+        index.add(codes, ["a", "b", "c", "d", "e"])
+    with open_index(address, mode="r") as index:
+        assert dict(index.facts) == facts and index.count() == 5
+        with pytest.raises(rb.Refusal, match="16 hexadecimal digits"):
+            index.remember({"fingerprint": "mine"})
+        with pytest.raises(rb.Refusal, match="open for reading"):
+            index.remember({"inputs": "elsewhere"})

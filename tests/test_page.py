@@ -127,13 +127,13 @@ def world():
     for name in ("fastapi", "uvicorn", "httptools"):
         pytest.importorskip(name, reason="the page is served by rankbits[serve]")
     pytest.importorskip("PIL", reason="pictures need rankbits[images]")
-    from rankbits.serve import Encoder, Items, Service
+    from rankbits.serve import Items, Questions, Service
 
     world = World()
     rows, labels = world.database, world.labels
     service = Service(
         rb.HammingIndex(BITS).add(world.codes),
-        encoder=Encoder(vector=world.quantizer.encode, image=world.encode_image, dims=(64,)),
+        encoder=Questions(vector=world.quantizer.encode, image=world.encode_image, dims=(64,)),
         items=Items(range(len(rows)), labels=labels, images=world.images[rows]),
         compare=world.compared(),
         report=world.report.to_dict(),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rankbits as rb
-from rankbits.serve import Encoder, Items, Limits, Rejected, Service, wire
+from rankbits.serve import Items, Limits, Questions, Rejected, Service, wire
 from rankbits.serve.batching import Batcher
 from rankbits.serve.uploads import checked
 from serving import TOKEN, Asked, sentence
@@ -35,7 +35,9 @@ def plain():
 @pytest.fixture(scope="module")
 def able():
     """A model for vectors of 12 and of 3 numbers and for text, and items with a broken image."""
-    encoder = Encoder(lambda x: rb.pack(np.resize(x, (len(x), 12))), None, unreadable, (12, 3), 12)
+    encoder = Questions(
+        lambda x: rb.pack(np.resize(x, (len(x), 12))), None, unreadable, (12, 3), 12
+    )
     items = Items(range(20), paths=["nowhere.png", *[None] * 19])
     made = Service(rb.HammingIndex(12).add(CODES), encoder=encoder, items=items, token=TOKEN)
     asked = Asked(made)

@@ -21,13 +21,12 @@ from PIL import Image
 import rankbits as rb
 from rankbits.commands.serve import read_report
 from rankbits.serve import (
-    Encoder,
     Items,
     Limits,
+    Questions,
     Service,
     create_app,
     read_comparison,
-    read_encoder,
     read_items,
     running,
 )  # fmt: skip
@@ -124,24 +123,6 @@ def test_comparisons_of_files(tmp_path):
     np.savez(path, rows=X)
     with pytest.raises(rb.Refusal, match="must hold an array called 'embeddings'"):
         read_comparison(path, 8)
-
-
-def test_models_of_retrievers_and_of_images(tmp_path):
-    labels = np.arange(30) % 3
-    rb.Retriever(None, "sign").fit(X, labels).save(tmp_path / "plain")
-    assert read_encoder(tmp_path / "plain").vector(X[:4]) == CODES[:4]
-    images = (RNG.random((30, 16, 16, 1)) * 255).astype(np.uint8)
-    config = rb.TrainConfig().with_changes(bits=6, epochs=1, batch_size=8, side=16, model="conv")
-    kept = rb.Retriever(config).fit(rb.data.Examples(images, labels), labels)
-    kept.save(tmp_path / "kept")
-    encoder = read_encoder(tmp_path / "kept")
-    assert encoder.accepts == ("vector", "image") and encoder.dims == (6,)
-    floats = RNG.normal(size=(2, 6)).astype(np.float32)
-    assert encoder.vector(floats) == kept.quantizer_.encode(floats)
-    out = io.BytesIO()
-    Image.fromarray(images[3, :, :, 0]).save(out, "PNG")
-    out.seek(0)
-    assert encoder.image(out) == kept.encode(images[3:4])
 
 
 def test_reports_are_read_or_refused(tmp_path):
@@ -284,7 +265,7 @@ def test_the_short_way_and_the_long_say_the_same(monkeypatch):
             raise rb.Refusal("There are no such words.")
         return CODES[3]
 
-    encoder = Encoder(rb.pack, None, text, dims=(8,), bits=8)
+    encoder = Questions(rb.pack, None, text, dims=(8,), bits=8)
     service = Service(rb.HammingIndex(8).add(CODES), encoder=encoder, limits=Limits(waiting=1))
     began, go, work = threading.Event(), threading.Event(), service.batcher._work
     with threaded(service, monkeypatch) as (port, log, kept):

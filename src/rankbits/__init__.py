@@ -8,9 +8,9 @@ from rankbits import report as report
 from rankbits._check import Refusal
 from rankbits._version import VERSION
 from rankbits.account import Account, account
+from rankbits.encoder import Encoder, load, make_index, open_index
 from rankbits.evaluate import evaluate, evaluate_run
 from rankbits.indexes import HammingIndex, Rerank
-from rankbits.indexes.addresses import open_index
 from rankbits.kernels import hamming, hamming_counts, hamming_topk, hamming_within
 from rankbits.losses import fastap_loss, tie_aware_ap_loss, tie_aware_ndcg_loss
 from rankbits.metrics import (
@@ -36,9 +36,7 @@ from rankbits.quantizers import (
     RandomRotation,
     Sign,
     SupervisedRotation,
-    load,
 )
-from rankbits.retriever import Retriever
 from rankbits.train import Run, TrainConfig, load_run, train
 from rankbits.types import Codes, Ranking, Report, Results, pack
 
@@ -49,6 +47,7 @@ __all__ = [
     "ITQ",
     "Account",
     "Codes",
+    "Encoder",
     "HammingIndex",
     "Projection",
     "RandomRotation",
@@ -57,7 +56,6 @@ __all__ = [
     "Report",
     "Rerank",
     "Results",
-    "Retriever",
     "Run",
     "Sign",
     "SupervisedRotation",
@@ -75,6 +73,7 @@ __all__ = [
     "hit_at",
     "load",
     "load_run",
+    "make_index",
     "map_at_r",
     "ndcg",
     "open_index",

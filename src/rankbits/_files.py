@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -112,6 +113,22 @@ def read_arrays(
         if facts.pop(name, None) != wanted:
             refuse(f"{source} is damaged: the checksum of '{name[6:]}' does not match.")
     return facts, arrays
+
+
+def read_kind(path: str | os.PathLike[str]) -> str | None:
+    """What ``write_arrays`` called the file: its kind, read without its arrays; None where the file
+    is somebody else's."""
+    source = Path(path)
+    if not source.is_file():
+        refuse(f"{source} does not exist or is not a file.")
+    try:
+        if zipfile.is_zipfile(source):
+            with np.load(source, allow_pickle=False) as archive:
+                return str(archive["fact.rankbits"]) if "fact.rankbits" in archive else None
+        with safe_open(source, framework="numpy") as archive:
+            return (archive.metadata() or {}).get("rankbits")
+    except Exception:  # what parsers raise on hostile bytes has no end
+        return None
 
 
 def _checksums(arrays: dict[str, np.ndarray]) -> dict[str, str]:

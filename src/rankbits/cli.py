@@ -162,6 +162,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         _refuse_unknown(extra, known[name])
         config = given.pop("config", None)
+        if getattr(known[name], "config_place", False) and config and not config.endswith(".toml"):
+            given.setdefault("data", config)  # rankbits train FOLDER
+            config = None
         made = known[name](**_values(known[name], given, config))
         # quickstart runs the commands it shows, and a room may not import the one below it
         made.work(main) if getattr(made, "runs_commands", False) else made.work()

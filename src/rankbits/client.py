@@ -88,13 +88,15 @@ class Client:
         if image is not None:
             asked = urlencode({"k": k, "histogram": str(histogram).lower()})
             return self._call("POST", f"/search/image?{asked}", image, "application/octet-stream")
+        made_by = None
         if isinstance(code, Codes):
             if len(code) != 1:
                 refuse(f"code must be one row of Codes; got {len(code):,}.")
-            code = code.packed.tobytes().hex()
+            made_by, code = code.fingerprint, code.packed.tobytes().hex()
         if vector is not None:
             vector = np.asarray(vector).tolist()
         given = {"id": id, "code": code, "vector": vector, "text": text, "radius": radius}
+        given["fingerprint"] = made_by
         body: dict[str, Any] = {name: v for name, v in given.items() if v is not None}
         if among is not None:
             body["among"] = list(among)
@@ -107,6 +109,8 @@ class Client:
         body: dict[str, Any] = {"ids": np.asarray(ids).tolist() if len(ids) else []}
         if codes is not None:
             body["codes"] = [row.tobytes().hex() for row in codes.packed]
+            if codes.fingerprint is not None:
+                body["fingerprint"] = codes.fingerprint
         if vectors is not None:
             body["vectors"] = np.asarray(vectors).tolist()
         return self._json("/add", body)

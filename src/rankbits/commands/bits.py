@@ -21,14 +21,19 @@ from rankbits.types import Codes
 ROWS = 1 << 16
 
 
-def read_labels(path: str | None, columns: dict[str, np.ndarray], rows: int) -> np.ndarray | None:
+def read_labels(
+    path: str | None, columns: dict[str, np.ndarray], rows: int | None
+) -> np.ndarray | None:
     """Labels of their own file, or those that lie beside the embeddings."""
     if path is not None:
         found = read_columns(path, "labels")
         if "labels" not in found:
             _check.refuse(f"{path} holds no array called 'labels'.")
+        rows = len(found["labels"]) if rows is None else rows
         return _check.labels(f"labels in {path}", found["labels"], rows)
-    return _check.labels("labels", columns["labels"], rows) if "labels" in columns else None
+    if "labels" not in columns or rows is None:
+        return None
+    return _check.labels("labels", columns["labels"], rows)
 
 
 def read_both(path: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -45,18 +50,18 @@ def encoded(quantizer: Quantizer, embeddings: Any) -> Codes:
             part = quantizer.encode(embeddings[start : start + ROWS])
             packed[start : start + len(part)] = part.packed
             bar.update(len(part))
-    return Codes(packed, quantizer.bits_)
+    return Codes(packed, quantizer.bits_, quantizer.fingerprint)
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Learn to turn embeddings into bits, and print an account of what the bits lose."""
+    """Learn to turn embeddings into bits: an encoder, and an account of what the bits lose."""
 
     name: ClassVar[str] = "fit"
     places: ClassVar[tuple[str, ...]] = ("embeddings",)
 
     embeddings: str | None = option(None, "the embeddings: .npy, .npz, .safetensors or .parquet")
-    out: str | None = option(None, "where the quantizer is written", "o")
+    out: str | None = option(None, "the encoder's folder", "o")
     bits: int | None = option(None, "bits of the codes (default: as many as dimensions)")
     labels: str | None = option(None, "labels of the rows, (n,) or multi-hot (n, C)")
     method: str = option("auto", "auto, sign, random, itq, h2q, supervised, pca or neighbours")
@@ -65,9 +70,10 @@ class Fit:
 
     def work(self) -> None:
         from rankbits.account import account
+        from rankbits.encoder import Encoder
 
         if not self.embeddings or not self.out:
-            refuse("Give the embeddings and where to write: rankbits fit EMBEDDINGS -o QUANTIZER.")
+            refuse("Give the embeddings and where to write: rankbits fit EMBEDDINGS -o ENCODER.")
         value, columns = read_both(self.embeddings)
         labels = read_labels(self.labels, columns, len(value))
         dim = value.shape[1] if value.ndim == 2 else 0
@@ -75,20 +81,21 @@ class Fit:
         print(f"fit {quantizer} on {len(value):,} x {dim}", file=sys.stderr)
         quantizer.fit(value, labels)
         lost = account(quantizer, value, seed=self.seed)
-        quantizer.save(self.out)
+        Encoder.of(quantizer).save(self.out)
         print(json.dumps(lost.to_dict(), indent=2) if self.json else lost)
 
 
 @dataclass(frozen=True)
 class Encode:
-    """Turn embeddings into codes by a fitted quantizer; labels, ids and paths beside them go
-    along."""
+    """Turn inputs into codes by an encoder; labels and ids beside them go along."""
 
     name: ClassVar[str] = "encode"
-    places: ClassVar[tuple[str, ...]] = ("quantizer", "embeddings")
+    places: ClassVar[tuple[str, ...]] = ("encoder", "inputs")
 
-    quantizer: str | None = option(None, "what rankbits fit wrote")
-    embeddings: str | None = option(None, "the embeddings: .npy, .npz, .safetensors or .parquet")
+    encoder: str | None = option(None, "what rankbits train or fit wrote")
+    inputs: str | None = option(
+        None, "a folder of images, a table, or vectors: .npy, .npz, .safetensors, .parquet"
+    )
     out: str | None = option(None, "where the codes are written: .npz or .safetensors", "o")
     labels: str | None = option(None, "labels to save with the codes")
     keep_embeddings: bool = option(
@@ -97,33 +104,55 @@ class Encode:
     ray: str | None = option(None, "encode by Ray: local, auto, host:port or ray://host:port")
 
     def work(self) -> None:
-        from rankbits.quantizers import load
+        from rankbits.data.items import read_items
+        from rankbits.encoder.files import load_encoder
 
-        if not self.quantizer or not self.embeddings or not self.out:
-            refuse(
-                "Give both files and where to write: rankbits encode QUANTIZER EMBEDDINGS -o CODES."
-            )
+        if not self.encoder or not self.inputs or not self.out:
+            refuse("Give all three: rankbits encode ENCODER INPUTS -o CODES.")
         if Path(self.out).suffix not in (".npz", ".safetensors"):
             refuse(f"{self.out} must end in .npz or .safetensors.")
-        quantizer = load(self.quantizer)
-        value, columns = read_both(self.embeddings)
-        labels = read_labels(self.labels, columns, len(value))
-        codes = self._by_ray(quantizer, value) if self.ray else encoded(quantizer, value)
-        kept = value if self.keep_embeddings else None
-        codes.save(self.out, labels=labels, ids=self._ids(columns), embeddings=kept)
+        encoder = load_encoder(self.encoder)
+        items = read_items(self.inputs)
+        labels = items.labels
+        if self.labels is not None:
+            labels = read_labels(self.labels, {}, len(items))
+        kept = np.arange(len(items))
+        embeddings = None
+        if encoder.network is None and isinstance(items.inputs, np.ndarray):
+            assert encoder.quantizer is not None
+            vectors = items.inputs
+            codes = (
+                self._by_ray(encoder.quantizer, vectors)
+                if self.ray
+                else encoded(encoder.quantizer, vectors)
+            )
+            embeddings = vectors
+        else:
+            if self.ray:
+                refuse("--ray encodes vectors; this encoder reads images.")
+            embedded = encoder.embed_readable(items, progress=True)
+            for sentence in embedded.failed[:10]:
+                print(f"left out: {sentence}", file=sys.stderr)
+            codes, kept = encoder.encode_embeddings(embedded.embeddings), embedded.rows
+            embeddings = embedded.embeddings
+        codes.save(
+            self.out,
+            labels=None if labels is None else labels[kept],
+            ids=self._ids(items.ids[kept]),
+            embeddings=embeddings if self.keep_embeddings else None,
+        )
         print(f"{codes} -> {self.out}")
 
-    def _ids(self, columns: dict[str, np.ndarray]) -> np.ndarray | None:
-        """The ids beside the embeddings, or the paths of the images they were made of."""
-        if "ids" in columns:
-            return columns["ids"]
-        npz = Path(self.out or "").suffix == ".npz"
-        return columns.get("paths") if npz else None
+    def _ids(self, ids: np.ndarray) -> np.ndarray | None:
+        """Ids worth keeping: those that are no mere numbers of rows, and that the file can hold."""
+        if ids.dtype != object:
+            return None if np.array_equal(ids, np.arange(len(ids))) else ids
+        return ids.astype(str) if Path(self.out or "").suffix == ".npz" else None
 
-    def _by_ray(self, quantizer: Quantizer, value: Any) -> Codes:
+    def _by_ray(self, quantizer: Quantizer, vectors: Any) -> Codes:
         """A file that can be mapped is read by the workers themselves."""
         from rankbits.scale import encode
 
-        assert self.embeddings is not None and self.ray is not None
-        mapped = Path(self.embeddings).suffix == ".npy"
-        return encode(quantizer, self.embeddings if mapped else value, self.ray)
+        assert self.inputs is not None and self.ray is not None
+        mapped = Path(self.inputs).suffix == ".npy"
+        return encode(quantizer, self.inputs if mapped else vectors, self.ray)

@@ -13,15 +13,20 @@ from rankbits._option import option
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Judge codes with labels (two files), or a TREC run by its qrels, ties averaged exactly."""
+    """Judge an index by queries with labels, two files of codes, or a TREC run by its qrels; ties
+    averaged exactly."""
 
     name: ClassVar[str] = "evaluate"
-    places: ClassVar[tuple[str, ...]] = ("queries", "database")
+    places: ClassVar[tuple[str, ...]] = ("index", "queries")
 
-    queries: str | None = option(
-        None, "codes of the queries, saved with labels (.npz, .safetensors)"
+    index: str | None = option(
+        None, "an index that remembers its inputs; or codes of queries, saved with labels"
     )
-    database: str | None = option(None, "codes of the database, saved with labels")
+    queries: str | None = option(
+        None, "queries of the index: a folder, a table, vectors; or codes of the database"
+    )
+    labels: str | None = option(None, "labels of the index's queries, in a file of their own")
+    encoder: str | None = option(None, "where the index's encoder lies now, if it was moved")
     run: str | None = option(None, "a TREC run file: query Q0 document rank score tag")
     qrels: str | None = option(None, "its judgements: query 0 document grade")
     k: tuple[int, ...] = option((10, 100, 1000), "cutoffs, as in 10,100,1000", "k")
@@ -42,7 +47,11 @@ class Evaluate:
     ray: str | None = option(None, "count by Ray: local, auto, host:port or ray://host:port")
 
     def work(self) -> None:
-        report = self._of_run() if self.run or self.qrels else self._of_codes()
+        if self.run or self.qrels:
+            report = self._of_run()
+        else:
+            codes = self.index is not None and is_codes_file(self.index)
+            report = self._of_codes() if codes or not self.index else self._of_index(self.index)
         if self.html:
             report.to_html(self.html)
         print(report.to_json() if self.json else report.to_markdown() if self.markdown else report)
@@ -51,22 +60,46 @@ class Evaluate:
         from rankbits.data.trec import read_judged
         from rankbits.evaluate import evaluate_run
 
-        if not (self.run and self.qrels) or self.queries:
+        if not (self.run and self.qrels) or self.index:
             refuse("A run is judged by two files: --run RUN --qrels QRELS, and no codes.")
         judged = read_judged(self.run, self.qrels, negative=self.negative, missing=self.missing)
         return evaluate_run(judged, k=self.k, gain=self.gain)
+
+    def _of_index(self, address: str) -> Any:
+        from rankbits.commands.bits import read_labels
+        from rankbits.encoder.indexing import open_index
+        from rankbits.encoder.judging import evaluate_index
+
+        if not self.queries:
+            refuse("Give the queries too: rankbits evaluate INDEX QUERIES.")
+        if self.ray or self.tie_break or self.exclude_self:
+            refuse("--ray, --tie-break and --exclude-self are for two files of codes.")
+        labels = read_labels(self.labels, {}, None) if self.labels else None
+        with open_index(address, encoder=self.encoder, mode="r") as index:
+            return evaluate_index(
+                index,
+                self.queries,
+                labels,
+                k=self.k,
+                radius=self.radius,
+                relevance=self.relevance,
+                gain=self.gain,
+            )
 
     def _of_codes(self) -> Any:
         from rankbits.evaluate import evaluate
         from rankbits.types import Codes
 
-        if not self.queries or not (self.database or self.exclude_self):
-            refuse("Give two files of codes, QUERIES DATABASE, or --run RUN --qrels QRELS.")
-        queries, of_queries = Codes.load_columns(self.queries)
+        if not self.index or not (self.queries or self.exclude_self):
+            refuse(
+                "Give an index and its queries, two files of codes (QUERIES DATABASE), or --run "
+                "RUN --qrels QRELS."
+            )
+        queries, of_queries = Codes.load_columns(self.index)
         database, of_database = (
-            Codes.load_columns(self.database) if self.database else (queries, of_queries)
+            Codes.load_columns(self.queries) if self.queries else (queries, of_queries)
         )
-        paths = (self.queries, self.database or self.queries)
+        paths = (self.index, self.queries or self.index)
         for path, columns in zip(paths, (of_queries, of_database), strict=True):
             for wanted in ("labels", "embeddings")[: 1 + self.tie_break]:
                 if wanted not in columns:
@@ -92,6 +125,11 @@ class Evaluate:
             if self.tie_break
             else None,
         )
+
+
+def is_codes_file(path: str) -> bool:
+    """Whether codes are meant: by the ending, so that a missing or damaged file is named as one."""
+    return path.endswith((".npz", ".safetensors"))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -13,13 +13,17 @@ from rankbits._check import refuse
 from rankbits._files import write_arrays
 from rankbits._option import option
 from rankbits.data.examples import Examples
-from rankbits.data.images import ImageFiles
 from rankbits.train.config import TrainConfig
+
+if TYPE_CHECKING:
+    from rankbits.data.items import Items
+    from rankbits.encoder import Encoder
 
 
 @dataclass(frozen=True)
 class Train(TrainConfig):
-    """Train a network as a TOML file says, or flags: rankbits train run.toml --bits 32."""
+    """Train an encoder on a folder of images, a table or features; settings may come from a TOML
+    file: rankbits train birds/ -o birds.encoder, rankbits train run.toml --bits 32."""
 
     name: ClassVar[str] = "train"
     places: ClassVar[tuple[str, ...]] = ()
@@ -29,11 +33,11 @@ class Train(TrainConfig):
     judge: bool = option(False, "embed the protocol's queries and database, and judge them")
 
     def work(self) -> None:
-        from rankbits.retriever import finish
+        from rankbits.encoder.finishing import finish_run
         from rankbits.train import train
 
         if not self.data or not self.out:
-            refuse("Give the data and the run's folder: rankbits train --data FOLDER -o RUN.")
+            refuse("Give the data and the encoder's folder: rankbits train FOLDER -o ENCODER.")
         config = TrainConfig().with_changes(
             **{n: v for n, v in self.facts().items() if n not in ("quantizer", "judge")}
         )
@@ -44,7 +48,7 @@ class Train(TrainConfig):
         said = "" if best is None else f", validation mAP {best:.4f}"
         print(f"{self.out}: {run.progress.step:,} steps{said}")
         if self.quantizer != "none" or self.judge:
-            report = finish(run, self.quantizer, judge=self.judge)
+            report = finish_run(run, self.quantizer, judge=self.judge)
             if report is not None:
                 print(report)
 
@@ -65,40 +69,74 @@ def as_in_training(examples: Examples, names: tuple[str, ...]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Embed:
-    """Embed images or features with a trained run; labels that the inputs have go along."""
+    """Embed images or features with an encoder; labels and ids of the inputs go along."""
 
     name: ClassVar[str] = "embed"
-    places: ClassVar[tuple[str, ...]] = ("run", "inputs")
+    places: ClassVar[tuple[str, ...]] = ("encoder", "inputs")
 
-    run: str | None = option(None, "the folder rankbits train wrote")
+    encoder: str | None = option(
+        None, "what rankbits train wrote, or a pretrained network's name: efficientnet-lite0"
+    )
     inputs: str | None = option(None, "a folder of images, a table, or an .npz of features")
     out: str | None = option(None, "where the embeddings are written: .npz or .safetensors", "o")
     part: str | None = option(None, "of a protocol: train, queries, database or validation")
-    batch_size: int = option(256, "inputs at a time")
+    batch_size: int | None = option(None, "inputs at a time (default: 256; images on a CPU: 32)")
     workers: int = option(0, "processes that decode images")
     device: str = option("auto", "'cpu', 'cuda', 'cuda:1'; auto: a GPU if there is one")
 
     def work(self) -> None:
-        from rankbits.train import load_run
         from rankbits.train.processes import device_of
-        from rankbits.train.source import read_inputs
 
-        if not self.run or not self.inputs or not self.out:
-            refuse("Give the run, the inputs and where to write: rankbits embed RUN INPUTS -o X.")
+        if not self.encoder or not self.inputs or not self.out:
+            refuse("Give all three: rankbits embed ENCODER INPUTS -o EMBEDDINGS.")
         if Path(self.out).suffix not in (".npz", ".safetensors"):
             refuse(f"{self.out} must end in .npz or .safetensors.")
-        run = load_run(self.run, device=str(device_of(self.device)))
-        examples, labelled = read_inputs(self.inputs, self.part, run.config)
-        found = run.embed(examples, batch_size=self.batch_size, workers=self.workers, progress=True)
-        columns = {"embeddings": found.embeddings}
-        if labelled:
-            labels = as_in_training(examples, run.class_names)[found.rows]
+        encoder = read_embedder(self.encoder, str(device_of(self.device)))
+        items = self._items(encoder)
+        embedded = encoder.embed_readable(
+            items, batch_size=self.batch_size, workers=self.workers, progress=True
+        )
+        kept = items.subset(embedded.rows)
+        columns = {"embeddings": embedded.embeddings}
+        if kept.labels is not None:
+            labels = as_in_training(kept.examples, encoder.class_names)
             columns["labels"] = labels.astype(np.uint8) if labels.ndim == 2 else labels
-        if isinstance(examples.inputs, ImageFiles) and Path(self.out).suffix == ".npz":
-            columns["paths"] = examples.inputs.paths[found.rows]
+        if kept.ids.dtype == object and Path(self.out).suffix == ".npz":
+            columns["ids"] = kept.ids.astype(str)
         write_arrays(self.out, "embeddings", {}, columns)
-        for sentence in found.failed[:10]:
+        for sentence in embedded.failed[:10]:
             print(f"left out: {sentence}", file=sys.stderr)
-        rows, width = found.embeddings.shape
-        left = f", {len(found.failed):,} left out" if found.failed else ""
+        rows, width = embedded.embeddings.shape
+        left = f", {len(embedded.failed):,} left out" if embedded.failed else ""
         print(f"{rows:,} x {width} embeddings{left} -> {self.out}")
+
+    def _items(self, encoder: Encoder) -> Items:
+        """Own inputs, or the rows of a protocol's part."""
+        from rankbits.data.items import Items, read_items
+        from rankbits.train.source import read_inputs
+
+        assert self.inputs is not None and self.encoder is not None
+        if Path(self.inputs).exists():
+            if self.part is not None:
+                refuse(f"part belongs to a protocol; {self.inputs} is a file or folder.")
+            return read_items(self.inputs)
+        examples = read_inputs(self.inputs, self.part, TrainConfig())[0]
+        return Items(
+            examples.inputs, np.arange(len(examples)), examples.labels, examples.class_names
+        )
+
+
+def read_embedder(name: str, device: str) -> Encoder:
+    """An encoder's folder, or a network by the name of its published weights, whose outputs are
+    the embeddings."""
+    from rankbits.encoder import Encoder
+    from rankbits.encoder.files import load_encoder
+    from rankbits.models.weights import PUBLISHED
+    from rankbits.train.body import make_body
+    from rankbits.train.run import Inputs
+
+    if Path(name).exists() or name not in PUBLISHED:
+        return load_encoder(name, device=device)
+    body, _, view = make_body(name)
+    reads = Inputs("images", side=view.side, channels=view.channels)
+    return Encoder(reads, body.to(device), view=view)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rankbits._check import refuse
 from rankbits._option import option
+from rankbits.encoder import Encoder
+from rankbits.encoder.finishing import JUDGED
+from rankbits.encoder.indexing import open_index, read_index_items
 from rankbits.indexes import HammingIndex
-from rankbits.indexes.addresses import open_index
+from rankbits.indexes.index import Index
+
+if TYPE_CHECKING:
+    from rankbits.serve import Items
 
 TOKEN = "RANKBITS_TOKEN"
 
@@ -24,41 +31,61 @@ class Serve:
     places: ClassVar[tuple[str, ...]] = ("index",)
 
     index: str | None = option(None, "where the index is, as rankbits index was told")
-    model: str | None = option(
-        None, "makes codes of vectors or images: a run's folder, a retriever's, or a quantizer"
+    encoder: str | None = option(None, "where its encoder lies (default: as the index remembers)")
+    items: str | None = option(
+        None, "what ids stand for: a folder of images, or a .csv or .tsv (default: as remembered)"
     )
-    items: str | None = option(None, "what ids stand for: a folder of images, or a .csv or .tsv")
     compare: str | None = option(
         None, "embeddings of the items (with labels, ids), to compare several codes of them"
     )
-    report: str | None = option(None, "a report in JSON (default: that of the run)")
+    report: str | None = option(None, "a report in JSON (default: that of the encoder)")
     host: str = option("127.0.0.1", "address to listen on; 0.0.0.0 is every network")
     port: int = option(8080, "port to listen on; 0 for any free one")
     token: str | None = option(None, f"what writers must show (or ${TOKEN}); none: read-only")
 
     def work(self) -> None:
-        from rankbits.serve import Service, read_comparison, read_encoder, read_items, serve
+        from rankbits.serve import Service, read_comparison, serve
 
         if not self.index:
             refuse("Give the index: rankbits serve INDEX.")
         token = self.token or os.environ.get(TOKEN) or None
-        encoder = read_encoder(self.model) if self.model else None
-        report = self.report or (encoder.report if encoder else None)
-        index = open_index(self.index, mode="w" if token else "r")
+        index = open_index(self.index, encoder=self.encoder, mode="w" if token else "r")
         try:
-            strings = index._now().strings if isinstance(index, HammingIndex) else None
-            items = read_items(self.items, strings) if self.items else None
+            items = self._items(index)
+            if self.compare:
+                print("comparing several codes of the items ...", file=sys.stderr, flush=True)
             service = Service(
                 index,
-                encoder=encoder,
+                encoder=index.encoder if isinstance(index.encoder, Encoder) else None,
                 items=items,
                 compare=read_comparison(self.compare, index.bits, items) if self.compare else None,
-                report=read_report(report) if report else None,
+                report=self._report(index),
                 token=token,
             )
             serve(service, host=self.host, port=self.port)
         finally:
             index.close()
+
+    def _items(self, index: Index) -> Items | None:
+        """What ids stand for: as told, or where the index remembers its inputs."""
+        from rankbits.serve import items_of, read_items
+
+        if self.items:
+            strings = index.has_string_ids if isinstance(index, HammingIndex) else None
+            return read_items(self.items, strings)
+        known = read_index_items(index)
+        for what in ("encoder", "inputs"):
+            place = index.facts.get(what)
+            if place is not None and not Path(place).exists() and not getattr(self, what, None):
+                print(f"The index's {what} lay at {place}, which is gone.", file=sys.stderr)
+        return None if known is None else items_of(known)
+
+    def _report(self, index: Index) -> dict[str, Any] | None:
+        if self.report:
+            return read_report(self.report)
+        folder = getattr(index.encoder, "folder", None)
+        judged = None if folder is None else folder / JUDGED
+        return read_report(judged) if judged is not None and judged.is_file() else None
 
 
 def read_report(path: str | Path) -> dict[str, Any]:
@@ -67,9 +94,9 @@ def read_report(path: str | Path) -> dict[str, Any]:
     if not source.is_file():
         refuse(f"{source} does not exist or is not a file.")
     try:
-        found = json.loads(source.read_text("utf-8"))
+        report = json.loads(source.read_text("utf-8"))
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or "figures" not in found:
+        report = None
+    if not isinstance(report, dict) or "figures" not in report:
         refuse(f"{source} is not a report in JSON, as rankbits evaluate --json prints it.")
-    return found
+    return report

@@ -15,8 +15,10 @@ from rankbits._check import refuse
 from rankbits._files import write_whole
 from rankbits._option import option
 from rankbits.data.arrays import read_columns
-from rankbits.indexes.addresses import open_index
+from rankbits.encoder.indexing import needs_encoder, open_index
+from rankbits.indexes.index import Index as AnyIndex
 from rankbits.types import Codes, Results
+from rankbits.types.codes import is_codes
 
 SHOWN = 20  # queries whose results are printed
 
@@ -45,6 +47,13 @@ def read_ids(given: str | None, columns: dict[str, np.ndarray], codes: str) -> A
     return found["ids"]
 
 
+def read_queries(path: str, index: AnyIndex) -> Codes:
+    """Codes of queries: those of a file of codes, or of inputs, through the index's encoder."""
+    if Path(path).suffix in (".npz", ".safetensors") and is_codes(path):
+        return Codes.load(path)
+    return needs_encoder(index).encode(path, progress=True)
+
+
 def shown(address: str) -> str:
     """An address without the name and password that a database's may carry."""
     return re.sub(r"//[^/@]*@", "//", address)
@@ -52,27 +61,46 @@ def shown(address: str) -> str:
 
 @dataclass(frozen=True)
 class Index:
-    """Put codes into an index: a file, DuckDB, PostgreSQL or Milvus; made where it is not there."""
+    """Put inputs into an index by an encoder, or codes that are there: a file, DuckDB, PostgreSQL
+    or Milvus, made where it is not there."""
 
     name: ClassVar[str] = "index"
-    places: ClassVar[tuple[str, ...]] = ("codes",)
+    places: ClassVar[tuple[str, ...]] = ("encoder", "inputs")
 
-    codes: str | None = option(None, "what rankbits encode wrote (.npz, .safetensors)")
+    encoder: str | None = option(None, "what rankbits train or fit wrote, or a file of codes alone")
+    inputs: str | None = option(
+        None, "a folder of images, a table, or vectors: .npy, .npz, .safetensors, .parquet"
+    )
     out: str | None = option(
         None, "a path, duckdb:PATH, postgresql://..., milvus:PATH or milvus:http://...", "o"
     )
     ids: str | None = option(
-        None, "ids: .npy, .npz, .txt (one a line) or a column of the codes file (default: its ids)"
+        None, "of codes: .npy, .npz, .txt (one a line) or a column of their file (default: ids)"
     )
 
     def work(self) -> None:
-        if not self.codes or not self.out:
-            refuse("Give the codes and where to put them: rankbits index CODES -o ADDRESS.")
-        codes, columns = Codes.load_columns(self.codes)
-        ids = read_ids(self.ids, columns, self.codes)
-        with open_index(self.out, codes.bits) as index:
+        if not self.encoder or not self.out:
+            refuse("Give all three: rankbits index ENCODER INPUTS -o ADDRESS.")
+        if self.inputs is None:
+            self._add_codes(self.encoder, self.out)
+            return
+        from rankbits.encoder import make_index
+
+        if self.ids is not None:
+            refuse("--ids belong to a file of codes; inputs have ids of their own.")
+        with make_index(self.encoder, self.inputs, self.out) as index:
+            print(
+                f"{self.inputs} -> {shown(self.out)}, {index.count():,} items of {index.bits} bits"
+            )
+
+    def _add_codes(self, path: str, out: str) -> None:
+        if Path(path).is_dir():
+            refuse("Give the inputs too: rankbits index ENCODER INPUTS -o ADDRESS.")
+        codes, columns = Codes.load_columns(path)
+        ids = read_ids(self.ids, columns, path)
+        with open_index(out, codes.bits) as index:
             index.add(codes, ids)
-            print(f"{codes} -> {shown(self.out)}, {index.count():,} in it")
+            print(f"{codes} -> {shown(out)}, {index.count():,} in it")
 
 
 @dataclass(frozen=True)
@@ -83,7 +111,10 @@ class Search:
     places: ClassVar[tuple[str, ...]] = ("address", "queries")
 
     address: str | None = option(None, "where the index is, as rankbits index was told")
-    queries: str | None = option(None, "codes of the queries (.npz, .safetensors)")
+    queries: str | None = option(
+        None, "an image, a folder of images, vectors, or codes (.npz, .safetensors)"
+    )
+    encoder: str | None = option(None, "where the index's encoder lies now, if it was moved")
     k: int = option(10, "how many for each query", "k")
     radius: int | None = option(None, "instead: everything at this Hamming distance or less")
     where: str | None = option(None, "only rows of this SQL condition (DuckDB)")
@@ -98,8 +129,7 @@ class Search:
             refuse(f"{self.out} must end in .npz.")
         if self.radius is None:
             _check.cutoff(self.k)
-        queries = Codes.load(self.queries)
-        found = self._by_ray(queries) if self.ray else self._here(queries)
+        found = self._by_ray(self.queries) if self.ray else self._here(self.queries)
         if self.out:
             write_results(self.out, found)
             print(f"{len(found):,} queries, {found.ids.size:,} found -> {self.out}")
@@ -109,10 +139,11 @@ class Search:
         else:
             print(table(found))
 
-    def _here(self, queries: Codes) -> Results:
+    def _here(self, path: str) -> Results:
         assert self.address is not None
         options: dict[str, Any] = {}
-        with open_index(self.address, mode="r") as index:
+        with open_index(self.address, encoder=self.encoder, mode="r") as index:
+            queries = read_queries(path, index)
             if self.where is not None:
                 if not hasattr(index, "scan"):
                     refuse("--where filters by columns of DuckDB; this index has none.")
@@ -121,9 +152,10 @@ class Search:
                 return index.within(queries, self.radius, **options)
             return index.search(queries, self.k, **options)
 
-    def _by_ray(self, queries: Codes) -> Results:
+    def _by_ray(self, path: str) -> Results:
         from rankbits.scale import search
 
+        queries = Codes.load(path)
         if self.where is not None:
             refuse("--where and --ray cannot be used together.")
         k = self.k if self.radius is None else None

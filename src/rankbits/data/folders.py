@@ -50,7 +50,7 @@ def read_examples(path: str | os.PathLike[str]) -> Examples:
     if not source.is_file():
         _check.refuse(f"{source} does not exist.")
     if source.suffix in (".csv", ".tsv"):
-        return _of_table(source, _text_columns(source))
+        return _of_table(source, text_columns(source))
     if source.suffix == ".parquet":
         texts = _parquet_columns(source)
         return _of_table(source, texts) if _column(texts, "path") else _of_arrays(source)
@@ -172,7 +172,7 @@ def _labels(source: Path, texts: Sequence[str]) -> tuple[np.ndarray, tuple[str, 
     return hot, classes
 
 
-def _text_columns(source: Path) -> dict[str, Sequence[str]]:
+def text_columns(source: Path) -> dict[str, Sequence[str]]:
     try:
         with open(source, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, delimiter="\t" if source.suffix == ".tsv" else ",")

@@ -13,6 +13,7 @@ from rankbits.evaluate.figures import dropped, figures_of, report_of
 from rankbits.evaluate.rankings import COUNTS, by_counts, by_embeddings, nearest_broken
 from rankbits.metrics import average_precision
 from rankbits.types import Codes, Report
+from rankbits.types.codes import check_same_encoder
 
 BY_CODES = "Ranked by Hamming distance; ties averaged over all their orders."
 BROKEN = (
@@ -64,6 +65,8 @@ def evaluate(
     radius = _check.whole("radius", radius, 0)
     labels = (query_labels, database_labels, relevance)
     floats = not isinstance(query_codes, Codes) and not isinstance(database_codes, Codes)
+    made_by = [getattr(codes, "fingerprint", None) for codes in (query_codes, database_codes)]
+    check_same_encoder(*made_by, "the database")
     if floats:
         if tie_break is not None:
             _check.refuse("tie_break belongs to codes; embeddings were given.")

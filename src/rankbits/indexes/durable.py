@@ -130,6 +130,10 @@ class FileIndex(HammingIndex):
         self._end += len(data)
         self._state = state
 
+    def _describe(self, state: Snapshot) -> None:
+        self._writable()
+        self._rewrite(state)
+
     def compact(self) -> None:
         """Rewrite the file whole, without a journal and without what was removed."""
         with self._writing:

@@ -2,7 +2,7 @@
 
 ```
   0   8  "RANKBITS"
-  8   4  uint32  version of this layout, 1
+  8   4  uint32  version of this layout: 2 where facts follow the ids, else 1
  12   4  uint32  how ids stand: 0 counted on from the first, 1 whole numbers, 2 strings
  16   8  uint64  bits of a code
  24   8  uint64  rows
@@ -10,27 +10,32 @@
  40   8  uint64  bytes of all strings (0 unless ids are strings)
  48   4  uint32  crc32 of the codes
  52   4  uint32  crc32 of the ids
- 56  68  zero
+ 56   8  uint64  bytes of the facts (0 in version 1)
+ 64   4  uint32  crc32 of the facts (0 in version 1)
+ 68  56  zero
 124   4  uint32  crc32 of bytes 0 to 123
 128      codes: W = ceil(bits / 64) runs of rows x 8 bytes; run w holds bytes 8w to 8w + 7 of each
          packed code, zero past its end (what the kernels scan: the file is mapped, not read)
 ...      ids: nothing; or rows x int64; or (rows + 1) x uint64, where each string begins and where
          the last ends, then the strings in UTF-8
+...      facts: JSON in ASCII, texts by name (``Index.facts``)
 ...      zero to the next multiple of 32, where a journal may follow (``journal.py``)
 ```
 
-Where each part lies follows from bits, rows and bytes of strings alone, so that no header can make
-two parts overlap, and the sum is held against the length of the file before anything is allocated.
+Where each part lies follows from bits, rows and bytes of strings and facts alone, so that no header
+can make two parts overlap, and the sum is held against the length of the file before anything is
+allocated.
 """
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import IO, NoReturn
 
@@ -41,11 +46,12 @@ from rankbits._files import write_whole
 from rankbits.indexes import lock
 from rankbits.indexes.hamming import MOST_BITS
 from rankbits.indexes.ids import STRINGS, Column, decode, encode, encoded_size, joined
+from rankbits.indexes.index import read_facts
 from rankbits.indexes.segments import Segment, Snapshot
 from rankbits.kernels import Words
 
-MAGIC, VERSION = b"RANKBITS", 1
-HEAD = struct.Struct("<8sIIQQqQII68x")
+MAGIC, VERSION, WITH_FACTS = b"RANKBITS", 1, 2
+HEAD = struct.Struct("<8sIIQQqQIIQI56x")
 SIZE = HEAD.size + 4
 ALIGN = 32
 CHUNK = 1 << 24
@@ -62,6 +68,8 @@ class Header:
     text: int
     codes_crc: int
     ids_crc: int
+    facts: int = 0
+    facts_crc: int = 0
 
     @property
     def codes_end(self) -> int:
@@ -72,12 +80,16 @@ class Header:
         return self.codes_end + encoded_size(self.kind, self.rows, self.text)
 
     @property
+    def facts_end(self) -> int:
+        return self.ids_end + self.facts
+
+    @property
     def end(self) -> int:
-        return -(-self.ids_end // ALIGN) * ALIGN
+        return -(-self.facts_end // ALIGN) * ALIGN
 
     def bytes(self) -> bytes:
-        facts = (self.kind, self.bits, self.rows, self.first, self.text)
-        head = HEAD.pack(MAGIC, VERSION, *facts, self.codes_crc, self.ids_crc)
+        version = WITH_FACTS if self.facts else VERSION
+        head = HEAD.pack(MAGIC, version, *astuple(self))
         return head + struct.pack("<I", zlib.crc32(head))
 
 
@@ -93,10 +105,14 @@ def read_header(data: bytes, size: int, path: str | os.PathLike[str]) -> Header:
     if struct.unpack_from("<I", data, SIZE - 4)[0] != zlib.crc32(data[: SIZE - 4]):
         damaged(path, "the checksum of its header does not match")
     _, version, *facts = HEAD.unpack_from(data)
-    if version != VERSION:
-        _check.refuse(f"{path} has layout {version}; this version of rankbits reads {VERSION}.")
+    if version not in (VERSION, WITH_FACTS):
+        _check.refuse(
+            f"{path} has layout {version}; this version of rankbits reads {VERSION} and "
+            f"{WITH_FACTS}."
+        )
     found = Header(*facts)
-    if not 1 <= found.bits <= MOST_BITS or found.kind > STRINGS or any(data[56:124]):
+    unused = data[56:124] if version == VERSION else data[68:124]
+    if not 1 <= found.bits <= MOST_BITS or found.kind > STRINGS or any(unused):
         damaged(path, "its header says what no index can be")
     if (found.text and found.kind != STRINGS) or (found.first and found.kind) or found.end > size:
         damaged(path, "it is shorter than its header says")
@@ -110,13 +126,16 @@ def read_body(
     size = os.fstat(source.fileno()).st_size
     source.seek(0)
     header = read_header(source.read(SIZE), size, path)
-    if not header.rows:
+    if not header.rows and not header.facts:
         return header, Snapshot(header.bits)
     mapped = mmap.mmap(source.fileno(), header.end, access=mmap.ACCESS_READ)
     view = memoryview(mapped)
     codes, ids = view[SIZE : header.codes_end], view[header.codes_end : header.ids_end]
-    if zlib.crc32(ids) != header.ids_crc or any(view[header.ids_end :]):
+    if zlib.crc32(ids) != header.ids_crc or any(view[header.facts_end :]):
         damaged(path, "the checksum of its ids does not match")
+    facts = _facts(bytes(view[header.ids_end : header.facts_end]), header, path)
+    if not header.rows:
+        return header, Snapshot(header.bits, facts=facts)
     if verify and zlib.crc32(codes) != header.codes_crc:
         damaged(path, "the checksum of its codes does not match")
     words = np.frombuffer(codes, np.uint64).reshape(-1, header.rows)
@@ -129,7 +148,16 @@ def read_body(
     if not column.distinct():
         damaged(path, "it holds an id twice")
     segment = Segment(Words(words, header.bits), column, mapped=True)
-    return header, Snapshot(header.bits, (segment,))
+    return header, Snapshot(header.bits, (segment,), facts)
+
+
+def _facts(data: bytes, header: Header, path: str | os.PathLike[str]) -> dict[str, str]:
+    try:
+        if zlib.crc32(data) != header.facts_crc:
+            raise ValueError
+        return read_facts(data.decode("ascii")) if data else {}
+    except (ValueError, RecursionError):
+        damaged(path, "what it says of its encoder cannot be read")
 
 
 def pad_bits(bits: int) -> np.uint64:
@@ -160,8 +188,11 @@ def write_body(file: IO[bytes], state: Snapshot) -> Header:
         length += len(piece)
         file.write(piece)
     text = length - 8 * (state.count + 1) if kind == STRINGS else 0
-    header = Header(kind, state.bits, state.count, first, text, crc, ids_crc)
-    file.write(bytes(header.end - header.ids_end))
+    facts = json.dumps(dict(state.facts)).encode("ascii") if state.facts else b""
+    file.write(facts)
+    sums = (crc, ids_crc, len(facts), zlib.crc32(facts))
+    header = Header(kind, state.bits, state.count, first, text, *sums)
+    file.write(bytes(header.end - header.facts_end))
     file.seek(0)
     file.write(header.bytes())
     return header

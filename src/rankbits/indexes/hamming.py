@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,12 +69,26 @@ class HammingIndex(Index):
         """Make ``state`` the present one. A durable index first writes down what was done."""
         self._state = state
 
+    @property
+    def facts(self) -> Mapping[str, str]:
+        return self._now().facts
+
+    def remember(self, facts: Mapping[str, str]) -> None:
+        """Keep these ``facts`` in place of those before."""
+        with self._writing:
+            self._describe(replace(self._now(), facts=checks.check_facts(facts)))
+
+    def _describe(self, state: Snapshot) -> None:
+        """Make ``state``, whose facts are new, the present one. A durable index writes them down
+        first."""
+        self._state = state
+
     def add(self, codes: Codes, ids: Any = None) -> Self:
         """Remember ``codes`` under ``ids`` (n,), whole numbers or strings; returns self.
 
         An id already there is replaced. None: numbered on from the largest that is there.
         """
-        checks.check_codes(codes, self.bits)
+        codes = self._codes_to_add(codes)
         given = None if ids is None else checks.new_ids(ids, codes)
         if not len(codes):
             return self
@@ -106,7 +122,7 @@ class HammingIndex(Index):
 
     def search(self, queries: Codes, k: int, *, among: Any = None) -> Results:
         """The k nearest for each query, (Q, min(k, candidates)), ties by order of insertion."""
-        checks.check_queries(queries, self.bits)
+        queries = self._query_codes(queries)
         k = checks.check_k(k)
         state = self._now()
         allowed = self._candidates(state, among, len(queries))
@@ -114,7 +130,7 @@ class HammingIndex(Index):
 
     def within(self, queries: Codes, radius: int, *, among: Any = None) -> Results:
         """Everything at distance ``radius`` or less, flat with ``offsets``; the same order."""
-        checks.check_queries(queries, self.bits)
+        queries = self._query_codes(queries)
         radius = checks.check_radius(radius)
         state = self._now()
         return scan.within(state, queries, radius, self._candidates(state, among, 1))
@@ -140,6 +156,11 @@ class HammingIndex(Index):
         return self._now().count
 
     @property
+    def has_string_ids(self) -> bool | None:
+        """Whether ids are strings; None while the index is empty and may become either."""
+        return self._now().strings
+
+    @property
     def ids(self) -> np.ndarray:
         """All ids, in order of insertion."""
         return self._now().ids().copy()
@@ -163,7 +184,7 @@ class HammingIndex(Index):
             missing &= ~here
         if missing.any():
             _check.refuse(f"This index does not hold id {wanted.tolist()[missing.argmax()]!r}.")
-        return unpacked(out, self.bits)
+        return unpacked(out, self.bits, self.fingerprint)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to one checksummed file, whole or not at all; ``open`` reads it back."""

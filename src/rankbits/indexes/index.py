@@ -6,19 +6,32 @@ The checks of arguments stand here, so that each engine refuses with the same wo
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, NoReturn
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 import torch
 
 from rankbits import _check
 from rankbits.types import Codes, Results
+from rankbits.types.codes import check_fingerprint, check_same_encoder
 
 if TYPE_CHECKING:
     from typing import Self
 
 LONGEST = 1024  # bytes of a string id
 LARGEST = int(np.iinfo(np.int64).max)
+MOST_FACTS = 1 << 16
+
+
+class Encoding(Protocol):
+    """What an index asks of an encoder."""
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    def encode(self, inputs: Any) -> Codes: ...
 
 
 class Index(abc.ABC):
@@ -29,6 +42,22 @@ class Index(abc.ABC):
     """
 
     bits: int
+    encoder: Encoding | None = None  # makes codes of what is no codes, where one is attached
+
+    @property
+    @abc.abstractmethod
+    def facts(self) -> Mapping[str, str]:
+        """What the index remembers of its codes: ``fingerprint`` of their encoder, and where the
+        ``encoder`` and the ``inputs`` lie."""
+
+    @abc.abstractmethod
+    def remember(self, facts: Mapping[str, str]) -> None:
+        """Keep these ``facts`` in place of those before, as lastingly as the codes."""
+
+    @property
+    def fingerprint(self) -> str | None:
+        """The encoder whose codes these are; None where it is not known."""
+        return self.facts.get("fingerprint")
 
     @abc.abstractmethod
     def add(self, codes: Codes, ids: Any = None) -> Self:
@@ -58,6 +87,32 @@ class Index(abc.ABC):
     def count(self) -> int:
         """How many codes are remembered."""
 
+    def _to_codes(self, value: Any) -> Codes:
+        """``Codes`` of this index's bits and encoder; other inputs go through the encoder."""
+        codes = value
+        if not isinstance(codes, Codes):
+            if self.encoder is None:
+                _check.refuse(
+                    f"Codes are wanted here (rb.pack makes them); got {type(value).__name__}."
+                )
+            codes = self.encoder.encode(value)
+        check_same_encoder(codes.fingerprint, self.fingerprint, "this index")
+        return codes
+
+    def _codes_to_add(self, value: Any) -> Codes:
+        """As ``_to_codes``; the first codes of an empty index say whose codes it holds."""
+        codes = self._to_codes(value)
+        if codes.bits != self.bits:
+            _check.refuse(f"This index holds codes of {self.bits} bits; got codes of {codes.bits}.")
+        if codes.fingerprint and self.fingerprint is None and len(codes) and not self.count():
+            self.remember({**self.facts, "fingerprint": codes.fingerprint})
+        return codes
+
+    def _query_codes(self, value: Any) -> Codes:
+        codes = self._to_codes(value)
+        _check.same_bits(codes.bits, self.bits)
+        return codes
+
     def close(self) -> None:  # noqa: B027
         """Let go of files and connections; nothing acknowledged is lost."""
 
@@ -74,20 +129,24 @@ class Index(abc.ABC):
         self.close()
 
 
-def check_codes(codes: Any, bits: int) -> Codes:
-    """``codes`` to add: ``Codes`` of the index's bits."""
-    if not isinstance(codes, Codes):
-        _check.refuse(f"Codes are wanted here (rb.pack makes them); got {type(codes).__name__}.")
-    if codes.bits != bits:
-        _check.refuse(f"This index holds codes of {bits} bits; got codes of {codes.bits}.")
-    return codes
+def check_facts(facts: Mapping[str, str]) -> dict[str, str]:
+    """Facts as an index keeps them: short texts by name, JSON of at most 64 KiB."""
+    kept = {str(name): str(value) for name, value in facts.items() if value is not None}
+    check_fingerprint(kept.get("fingerprint"))
+    if len(json.dumps(kept)) > MOST_FACTS:
+        _check.refuse(f"An index remembers at most {MOST_FACTS:,} characters of facts.")
+    return kept
 
 
-def check_queries(queries: Any, bits: int) -> Codes:
-    if not isinstance(queries, Codes):
-        _check.refuse(f"Codes are wanted here (rb.pack makes them); got {type(queries).__name__}.")
-    _check.same_bits(queries.bits, bits)
-    return queries
+def read_facts(text: str) -> dict[str, str]:
+    """What ``json.dumps`` of ``check_facts`` wrote; ValueError where it is something else."""
+    found = json.loads(text)
+    if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
+        raise ValueError
+    try:
+        return check_facts(found)
+    except _check.Refusal as sentence:
+        raise ValueError(str(sentence)) from sentence
 
 
 def check_k(k: Any) -> int:

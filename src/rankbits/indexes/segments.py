@@ -8,7 +8,7 @@ Removed rows stay, marked, until a quarter of their segment is gone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -80,9 +80,9 @@ def merged(segments: Sequence[Segment], bits: int) -> Segment:
     return Segment(Words(out, bits), joined([s.ids.kept(s.alive) for s in segments]))
 
 
-def unpacked(rows: np.ndarray, bits: int) -> Codes:
+def unpacked(rows: np.ndarray, bits: int, fingerprint: str | None) -> Codes:
     """Codes of words that stand row by row, (n, W)."""
-    return Codes(rows.view(np.uint8)[:, : (bits + 7) // 8], bits)
+    return Codes(rows.view(np.uint8)[:, : (bits + 7) // 8], bits, fingerprint)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +91,7 @@ class Snapshot:
 
     bits: int
     segments: tuple[Segment, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
     count: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -117,7 +118,7 @@ class Snapshot:
             part = s.words.words
             out[at : at + s.live] = (part if s.alive is None else part[:, s.alive]).T
             at += s.live
-        return unpacked(out, self.bits)
+        return unpacked(out, self.bits, self.facts.get("fingerprint"))
 
     def present(self, ids: np.ndarray) -> np.ndarray:
         """Those of ``ids``, none twice, that are here."""
@@ -136,7 +137,7 @@ class Snapshot:
                 continue
             segment = segment.without(rows) if len(rows) else segment
             kept.append(merged([segment], self.bits) if segment.worn() else segment)
-        return Snapshot(self.bits, tuple(kept)) if found else self
+        return replace(self, segments=tuple(kept)) if found else self
 
     def appended(self, segment: Segment) -> Snapshot:
         """The snapshot with new rows at the end, whose ids it does not hold."""
@@ -145,7 +146,7 @@ class Snapshot:
             tail.insert(0, held.pop())
             rows += tail[0].live
         last = merged(tail, self.bits) if len(tail) > 1 else segment
-        return Snapshot(self.bits, (*held, last))
+        return replace(self, segments=(*held, last))
 
     def find(self, ids: np.ndarray) -> list[np.ndarray]:
         """For each segment the living rows of ``ids``; unknown ids fall away."""

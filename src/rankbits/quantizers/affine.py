@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import hashlib
 import inspect
 import os
 from typing import Any
@@ -91,7 +92,20 @@ class Quantizer(abc.ABC):
                 packed[start:stop] = found.packed
             else:
                 packed[start:stop] = np.packbits(self._map(part).numpy() > 0, axis=1)
-        return Codes(packed, self.bits_)
+        return Codes(packed, self.bits_, self.fingerprint)
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that say which bits are made: a digest of the affine map."""
+        self._fitted()
+        maps = (self.weight_, self.offset_)
+        state = tuple((id(part), part._version) for part in maps)
+        if getattr(self, "_digest", (None, ""))[0] != state:
+            digest = hashlib.blake2b(digest_size=8)
+            for part in maps:
+                digest.update(str(tuple(part.shape)).encode() + part.contiguous().numpy().tobytes())
+            self._digest = (state, digest.hexdigest())
+        return self._digest[1]
 
     def fit_transform(self, embeddings: Any, labels: Any = None) -> Any:
         return self.fit(embeddings, labels).transform(embeddings)

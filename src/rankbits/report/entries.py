@@ -11,9 +11,10 @@ from typing import Any
 from safetensors import safe_open
 
 from rankbits import _check
+from rankbits.encoder.encoder import QUANTIZER
+from rankbits.encoder.finishing import EVIDENCE, JUDGED
 from rankbits.evaluate import evaluate
 from rankbits.quantizers import load
-from rankbits.retriever import EVIDENCE, JUDGED, QUANTIZER
 from rankbits.train.checkpoints import CHECKPOINT, WEIGHTS
 from rankbits.train.diary import read_log
 from rankbits.train.run import RUN, read_facts

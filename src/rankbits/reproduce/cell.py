@@ -15,13 +15,13 @@ import numpy as np
 from rankbits import _check
 from rankbits.data.protocols import Protocol
 from rankbits.data.root import data_root
+from rankbits.encoder.finishing import Sides, sides
 from rankbits.evaluate import evaluate, h2q_average_precision
 from rankbits.quantizers import H2Q, Quantizer, chosen
 from rankbits.reproduce.recipe import Cell, Recipe, combinations, recipes
 from rankbits.reproduce.rows import Row, Settings, row_of
 from rankbits.reproduce.scaled import scaled
 from rankbits.reproduce.source import source_of
-from rankbits.retriever import Sides, sides
 from rankbits.train import Embedded, Run, TrainConfig, train
 from rankbits.train.checkpoints import is_finished
 from rankbits.train.run import read_facts

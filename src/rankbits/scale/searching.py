@@ -11,10 +11,11 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.indexes.addresses import open_index
-from rankbits.indexes.index import Index, check_k, check_queries, check_radius
+from rankbits.indexes.index import Index, check_k, check_radius
 from rankbits.kernels import hamming_topk, hamming_within
 from rankbits.scale.cluster import joined, mapped, spans
 from rankbits.types import Codes, Results
+from rankbits.types.codes import check_same_encoder
 
 ROWS = 1 << 20
 QUERIES = 1 << 10
@@ -73,7 +74,8 @@ def search(
     if not isinstance(queries, Codes):
         _check.refuse(f"Codes are wanted here (rb.pack makes them); got {type(queries).__name__}.")
     if isinstance(database, Codes):
-        check_queries(queries, database.bits)
+        _check.same_bits(queries.bits, database.bits)
+        check_same_encoder(queries.fingerprint, database.fingerprint, "the database")
         _check.not_empty("database", len(database))
     with joined(address) as ray:
         if isinstance(database, Codes):

@@ -2,23 +2,23 @@
 
 from rankbits.serve.app import create_app
 from rankbits.serve.compare import Comparison, compared, read_comparison
-from rankbits.serve.encoding import Encoder, read_encoder
-from rankbits.serve.items import Items, read_items
+from rankbits.serve.items import Items, items_of, read_items
 from rankbits.serve.limits import Limits, Rejected
+from rankbits.serve.questions import Questions
 from rankbits.serve.running import serve
 from rankbits.serve.service import Service
 
 __all__ = [
     "Comparison",
-    "Encoder",
     "Items",
     "Limits",
+    "Questions",
     "Rejected",
     "Service",
     "compared",
     "create_app",
+    "items_of",
     "read_comparison",
-    "read_encoder",
     "read_items",
     "serve",
 ]

@@ -12,9 +12,10 @@ import numpy as np
 from rankbits import _check
 from rankbits.serve.limits import Limits, brief, reject
 from rankbits.serve.wire import loads
+from rankbits.types.codes import check_fingerprint, check_same_encoder
 
 KINDS = ("id", "code", "vector", "text", "image")
-OPTIONS = ("k", "radius", "among", "histogram")
+OPTIONS = ("k", "radius", "among", "histogram", "fingerprint")
 DEFAULT_K = 20
 
 
@@ -45,13 +46,29 @@ def fields(raw: bytes, known: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def parse(raw: bytes, bits: int, limits: Limits, accepts: Sequence[str]) -> Ask:
-    """The question of a /search body.
+def refuse_other_encoder(body: dict[str, Any], held: str | None) -> None:
+    """Refuse codes that say they were made by another encoder than the index's."""
+    given = body.get("fingerprint")
+    try:
+        check_fingerprint(given)
+    except _check.Refusal as sentence:
+        reject(422, str(sentence))
+    try:
+        check_same_encoder(given, held, "this service")
+    except _check.Refusal as sentence:
+        reject(409, str(sentence))
+
+
+def parse(
+    raw: bytes, bits: int, limits: Limits, accepts: Sequence[str], fingerprint: str | None = None
+) -> Ask:
+    """The question of a /search body, for an index of codes of the encoder ``fingerprint``.
 
     >>> parse(b'{"code": "b0", "k": 2}', 4, Limits(), ("id", "code")).code
     b'\\xb0'
     """
     body = fields(raw, ("id", "code", "vector", "text", *OPTIONS))
+    refuse_other_encoder(body, fingerprint)
     kinds = [kind for kind in KINDS if kind in body]
     if len(kinds) != 1:
         reject(422, f"Give one of {', '.join(accepts)} to search by; got {len(kinds)} of them.")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rankbits import _check
+from rankbits.data import items as data_items
 from rankbits.data.folders import by_folder, named
 from rankbits.indexes.ids import Column
 from rankbits.indexes.index import distinct_ids
@@ -118,6 +119,20 @@ class Items:
         return found
 
 
+def items_of(known: data_items.Items) -> Items:
+    """What the page shows of the items that an index was made of."""
+    inputs = known.inputs
+    pixels = isinstance(inputs, np.ndarray) and inputs.ndim == 4
+    return Items(
+        known.ids,
+        titles=known.titles,
+        labels=known.labels,
+        names=known.names,
+        images=inputs if pixels else None,  # type: ignore[arg-type]
+        paths=None if known.paths is None else known.paths.tolist(),
+    )
+
+
 def read_items(path: str | os.PathLike[str], strings: bool | None) -> Items:
     """Items of a folder of images or of a table (.csv, .tsv).
 
@@ -141,7 +156,7 @@ def _of_folder(folder: Path, strings: bool) -> Items:
     if not found:
         _check.refuse(f"{folder} holds no image.")
     paths = list(found)
-    below = [Path(p).relative_to(folder).as_posix() for p in paths]
+    below = [data_items.file_id(path, folder) for path in paths]
     numbers, names = named("/".join(above) for above in found.values())
     labelled = any(found.values())
     return Items(

@@ -8,6 +8,11 @@ from typing import Any
 ID: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "integer"}]}
 IDS: dict[str, Any] = {"type": "array", "items": ID}
 HEX: dict[str, Any] = {"type": "string", "description": "packed bytes of a code in hex"}
+FINGERPRINT: dict[str, Any] = {
+    "type": "string",
+    "pattern": "^[0-9a-f]{16}$",
+    "description": "the encoder that made the codes; another one than the index's is refused",
+}
 VECTOR: dict[str, Any] = {"type": "array", "items": {"type": "number"}, "minItems": 1}
 ERROR: dict[str, Any] = {
     "description": "Refused, in one sentence.",
@@ -22,7 +27,7 @@ ERROR: dict[str, Any] = {
     },
 }
 REPLIES: dict[int | str, dict[str, Any]] = dict.fromkeys(
-    (400, 401, 403, 404, 408, 413, 415, 422, 503), ERROR
+    (400, 401, 403, 404, 408, 409, 413, 415, 422, 503), ERROR
 )
 
 
@@ -60,6 +65,7 @@ BODIES: dict[str, dict[str, Any]] = {
             "radius": {"type": "integer", "minimum": 0},
             "among": IDS,
             "histogram": {"type": "boolean", "default": True},
+            "fingerprint": FINGERPRINT,
         },
         [],
         oneOf=[{"required": [kind]} for kind in ("id", "code", "vector", "text")],
@@ -76,6 +82,7 @@ BODIES: dict[str, dict[str, Any]] = {
                 "ids": IDS,
                 "codes": {"type": "array", "items": HEX},
                 "vectors": {"type": "array", "items": VECTOR},
+                "fingerprint": FINGERPRINT,
             },
             ["ids"],
             oneOf=[{"required": ["codes"]}, {"required": ["vectors"]}],

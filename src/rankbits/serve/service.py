@@ -18,19 +18,21 @@ import numpy as np
 
 from rankbits import _check
 from rankbits._check import Refusal
+from rankbits.encoder import Encoder
 from rankbits.indexes import HammingIndex, Index
 from rankbits.serve import asks
 from rankbits.serve.answers import Unavailable, answer, shown
 from rankbits.serve.asks import Ask
 from rankbits.serve.batching import Batcher
 from rankbits.serve.compare import Comparison
-from rankbits.serve.encoding import Encoder, agreed
 from rankbits.serve.ids import known_ids, new_ids, one_id
 from rankbits.serve.items import Items
 from rankbits.serve.limits import Limits, Rejected, brief, reject
+from rankbits.serve.questions import Questions, check_bits, questions_of
 from rankbits.serve.uploads import checked
 from rankbits.serve.views import Labels, View, view_of
 from rankbits.types import Codes
+from rankbits.types.codes import check_same_encoder
 
 PAGE = 500  # items listed at a time, at most
 
@@ -50,7 +52,7 @@ class Service:
         self,
         index: Index,
         *,
-        encoder: Encoder | None = None,
+        encoder: Encoder | Questions | None = None,
         items: Items | None = None,
         compare: Comparison | None = None,
         report: dict[str, Any] | None = None,
@@ -59,12 +61,13 @@ class Service:
     ) -> None:
         self.index, self.items, self.report = index, items, report
         self.limits = limits or Limits()
-        self.encoder = agreed(encoder or Encoder(), index.bits)
+        self.questions = check_bits(questions_of(encoder), index.bits)
+        check_same_encoder(self.questions.fingerprint, index.fingerprint, "the index")
         if token is not None and not re.fullmatch(r"[!-~]{8,}", token):
             _check.refuse("The token must be at least 8 printable ASCII characters, no spaces.")
         self._token = token
         here = isinstance(index, HammingIndex)
-        self.accepts = (*(("id",) if here else ()), "code", *self.encoder.accepts)
+        self.accepts = (*(("id",) if here else ()), "code", *self.questions.accepts)
         self._labels = Labels(items)
         self.batcher = Batcher(self._answer, waiting=self.limits.waiting)
         self._threads = ThreadPoolExecutor(2, "rankbits-decode")
@@ -88,16 +91,17 @@ class Service:
 
     def _encode(self, jobs: list[Ask]) -> None:
         """Codes of the vectors of a batch, those of one width together."""
-        assert self.encoder.vector is not None
+        assert self.questions.vector is not None
         for width in {len(job.vector) for job in jobs if job.vector is not None}:
             group = [job for job in jobs if job.vector is not None and len(job.vector) == width]
-            packed = self.encoder.vector(np.stack([job.vector for job in group])).packed  # type: ignore[misc]
+            packed = self.questions.vector(np.stack([job.vector for job in group])).packed  # type: ignore[misc]
             for job, row in zip(group, packed, strict=True):
                 job.code = row.tobytes()
 
     def parsed(self, raw: bytes) -> Ask:
         """The question of a /search body; it can go into a batch unless it is a text."""
-        ask = asks.parse(raw, self.index.bits, self.limits, self.accepts)
+        held = self.index.fingerprint
+        ask = asks.parse(raw, self.index.bits, self.limits, self.accepts, held)
         if ask.vector is not None:
             self._width(len(ask.vector))
         return ask
@@ -114,17 +118,17 @@ class Service:
 
     async def answered(self, ask: Ask) -> bytes:
         if ask.text is not None:
-            ask.code = await self._encoded(self.encoder.text, ask.text)
+            ask.code = await self._encoded(self.questions.text, ask.text)
         return await self.batcher.ask(ask)
 
     async def search_image(self, raw: bytes, k: int, histogram: bool = True) -> bytes:
         """The reply to an uploaded image."""
-        if self.encoder.image is None:
+        if self.questions.image is None:
             reject(422, f"This service cannot search by image; it takes {', '.join(self.accepts)}.")
         ask = Ask(k, histogram=histogram, began=perf_counter())
 
         def seen(file: bytes) -> Codes:
-            return self.encoder.image(checked(file, self.limits.pixels))  # type: ignore[misc]
+            return self.questions.image(checked(file, self.limits.pixels))  # type: ignore[misc]
 
         ask.code = await self._encoded(seen, raw)
         return await self.batcher.ask(ask)
@@ -141,8 +145,8 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._threads, made)
 
     def _width(self, width: int) -> None:
-        if self.encoder.dims and width not in self.encoder.dims:
-            wanted = " or ".join(map(str, dict.fromkeys(self.encoder.dims)))
+        if self.questions.dims and width not in self.questions.dims:
+            wanted = " or ".join(map(str, dict.fromkeys(self.questions.dims)))
             reject(422, f"vector must have {wanted} numbers; got {width:,}.")
 
     def authorise(self, header: str | None) -> None:
@@ -155,7 +159,8 @@ class Service:
             reject(401, "Writing needs the header 'Authorization: Bearer TOKEN' with this token.")
 
     async def add(self, raw: bytes) -> dict[str, int]:
-        body = asks.fields(raw, ("ids", "codes", "vectors"))
+        body = asks.fields(raw, ("ids", "codes", "vectors", "fingerprint"))
+        asks.refuse_other_encoder(body, self.index.fingerprint)
         ids = asks.listed("ids", body.get("ids"), self.limits.batch)
         if ("codes" in body) == ("vectors" in body):
             reject(422, "Give either codes or vectors with the ids.")
@@ -173,7 +178,7 @@ class Service:
         if name == "codes":
             packed = np.frombuffer(b"".join(asks.code(row, bits) for row in rows), np.uint8)
             return Codes(packed.reshape(len(rows), -1), bits)
-        if self.encoder.vector is None:
+        if self.questions.vector is None:
             reject(
                 422, "This service cannot make codes of vectors: it was started without a model."
             )
@@ -183,7 +188,7 @@ class Service:
         if len({len(row) for row in found}) > 1:
             reject(422, "vectors must all be of one width.")
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self.encoder.vector, np.stack(found))
+        return await loop.run_in_executor(self._threads, self.questions.vector, np.stack(found))
 
     def _add(self, given: list[Any], codes: Codes) -> dict[str, int]:
         self.index.add(codes, new_ids(given, self._view().strings))
@@ -214,6 +219,7 @@ class Service:
         return {
             "count": self.index.count(),
             "bits": self.index.bits,
+            "fingerprint": self.index.fingerprint or self.questions.fingerprint,
             "accepts": list(self.accepts),
             "labels": labelled,
             "items": self.items is not None,

@@ -49,7 +49,7 @@ def embed(
     examples: Examples,
     view: View | None = None,
     *,
-    batch_size: int = 256,
+    batch_size: int | None = None,
     device: torch.device | str = "cpu",
     amp: str = "off",
     workers: int = 0,
@@ -58,6 +58,8 @@ def embed(
 ) -> Embedded:
     """Embeddings of examples in order, in evaluation mode; the model's mode comes back.
 
+    ``batch_size``: by default 256, and 32 of images on a CPU, where more only take more memory.
+
     >>> embed(torch.nn.Identity(), Examples(np.eye(2, dtype=np.float32), [0, 1])).embeddings
     array([[1., 0.],
            [0., 1.]], dtype=float32)
@@ -65,6 +67,8 @@ def embed(
     device = torch.device(device)
     if view is None and examples.kind != "features":
         _check.refuse("Images need a View: the side the network sees.")
+    if batch_size is None:
+        batch_size = 32 if view is not None and device.type == "cpu" else 256
     loader = Loader(
         examples,
         in_order(len(examples), batch_size),

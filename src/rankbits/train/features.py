@@ -19,13 +19,14 @@ from rankbits._files import alone, write_whole
 from rankbits.data.examples import Examples
 from rankbits.data.images import ImageFiles
 from rankbits.data.root import data_root
-from rankbits.models import backbone, weights_path
+from rankbits.models import weights_path
 from rankbits.models.weights import PUBLISHED
+from rankbits.train.body import make_body
 from rankbits.train.checkpoints import WEIGHTS
 from rankbits.train.config import TrainConfig
 from rankbits.train.embed import embed
 from rankbits.train.processes import device_of
-from rankbits.train.run import LARGE, RUN, Inputs, load_run
+from rankbits.train.run import LARGE, RUN, load_run
 
 
 def frozen_features(examples: Examples, config: TrainConfig) -> Examples:
@@ -56,7 +57,7 @@ def frozen_features(examples: Examples, config: TrainConfig) -> Examples:
     kept = computed_once(
         path,
         len(examples),
-        lambda: _computed(examples, name, side, device=device, run=run, mirror=mirror),
+        lambda: _computed(examples, name, side, device=device, mirror=mirror),
     )
     return Examples(
         kept,
@@ -101,21 +102,13 @@ def fingerprint(examples: Examples, said: str = "", weights: Path | None = None)
 
 
 def _computed(
-    examples: Examples, name: str, side: int, *, device: torch.device, run: bool, mirror: bool
+    examples: Examples, name: str, side: int, *, device: torch.device, mirror: bool
 ) -> np.ndarray:
-    if run:
-        trained = load_run(name)
-        body = getattr(trained.model, "backbone", None)
-        if not isinstance(body, torch.nn.Module) or trained.inputs.kind != "images":
-            _check.refuse(f"{name} has no body that makes features of images.")
-        view = trained.inputs.view(trained.config.augment, mirror)
-    else:
-        body = backbone(name, "imagenet")
-        view = Inputs("images", side=side, channels=3).view(mirror=mirror)
+    body, _, view = make_body(name, side, mirror)
     body = body.to(device)
     if device.type == "cuda":
         body = body.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    found = embed(body, examples, view, device=device, progress=True)
-    if found.failed:
-        _check.refuse(f"features need every image; {found.failed[0]}")
-    return found.embeddings.astype(np.float16)
+    embedded = embed(body, examples, view, device=device, progress=True)
+    if embedded.failed:
+        _check.refuse(f"features need every image; {embedded.failed[0]}")
+    return embedded.embeddings.astype(np.float16)

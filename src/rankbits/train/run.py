@@ -131,6 +131,11 @@ class Run:
         )
         return embed(self.model, examples, view, device=device, **options)
 
+    @property
+    def model_name(self) -> str:
+        """What the network is called, where the settings leave it to the inputs."""
+        return model_name(self.config, self.inputs.side)
+
     def describe(self) -> None:
         """Write ``run.json``: all that ``load_run`` must know besides the weights."""
         if self.folder is None:

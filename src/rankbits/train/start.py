@@ -15,6 +15,7 @@ from rankbits.data.examples import Examples
 from rankbits.data.root import data_root
 from rankbits.data.samplers import sampler
 from rankbits.losses.named import named
+from rankbits.train.body import BODY, make_body, save_body
 from rankbits.train.config import TrainConfig
 from rankbits.train.loop import Trainer
 from rankbits.train.memory import BatchLoss
@@ -110,6 +111,8 @@ def _trainer(
     run = Run(model, config, inputs, folder, source.train.class_names)
     if processes.rank == 0:
         run.describe()
+        if config.features and folder is not None:
+            save_body(folder / BODY, *make_body(config.features, config.side, config.mirror))
         rows = f"{len(source.train):,} to learn from"
         if source.held is not None:
             rows += f", {len(source.held):,} held out"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,9 @@ import numpy as np
 import torch
 
 from rankbits import _check
-from rankbits._files import read_arrays, write_arrays
+from rankbits._files import read_arrays, read_kind, write_arrays
+
+FINGERPRINT = re.compile("[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -19,6 +23,8 @@ class Codes:
     """Binary codes: ``packed`` is uint8 (n, ceil(bits/8)), first bit highest, pad bits zero.
 
     The byte layout is that of ``numpy.packbits``, PostgreSQL's ``bit`` and most vector databases.
+    ``fingerprint`` names the encoder that made the codes, where it is known: codes of different
+    encoders are never compared.
 
     >>> codes = Codes(np.array([[0b10110000]], np.uint8), bits=4)
     >>> codes
@@ -29,6 +35,7 @@ class Codes:
 
     packed: np.ndarray
     bits: int
+    fingerprint: str | None = None
 
     def __post_init__(self) -> None:
         bits = _check.whole("bits", self.bits, 1)
@@ -36,6 +43,7 @@ class Codes:
         view.flags.writeable = False
         object.__setattr__(self, "packed", view)
         object.__setattr__(self, "bits", bits)
+        check_fingerprint(self.fingerprint)
 
     def __len__(self) -> int:
         return len(self.packed)
@@ -58,7 +66,15 @@ class Codes:
             chosen = self.packed[rows]
         except IndexError:
             _check.refuse(f"Codes of {len(self):,} rows have no rows {rows!r}.")
-        return Codes(np.atleast_2d(chosen), self.bits)
+        return Codes(np.atleast_2d(chosen), self.bits, self.fingerprint)
+
+    def __iter__(self) -> Iterator[Codes]:
+        """Each row, as ``Codes`` of one row."""
+        return (self[row : row + 1] for row in range(len(self)))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """The packed bytes, uint8 (n, ceil(bits/8))."""
+        return np.array(self.packed, dtype=dtype, copy=copy)
 
     def signs(self) -> np.ndarray:
         """The bits as int8 (n, bits): +1 for a one, -1 for a zero."""
@@ -82,7 +98,10 @@ class Codes:
             found = np.asarray(value) if words else _check.array(name, value)
             arrays[name] = _check.finite(name, found)
             _check.same_length(name, len(arrays[name]), "the codes", len(self))
-        write_arrays(path, "codes", {"bits": str(self.bits)}, arrays)
+        facts = {"bits": str(self.bits)}
+        if self.fingerprint is not None:
+            facts["fingerprint"] = self.fingerprint
+        write_arrays(path, "codes", facts, arrays)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Codes:
@@ -95,10 +114,36 @@ class Codes:
         facts, arrays = read_arrays(path, "codes")
         if "packed" not in arrays or not facts.get("bits", "").isdigit():
             _check.refuse(f"{path} is not a rankbits codes file: it holds no packed bits.")
-        codes = Codes(arrays.pop("packed"), int(facts["bits"]))
+        codes = Codes(arrays.pop("packed"), int(facts["bits"]), facts.get("fingerprint"))
         for name, column in arrays.items():
             _check.same_length(f"'{name}' in {path}", len(column), "the codes", len(codes))
         return codes, arrays
+
+
+def is_codes(path: str | os.PathLike[str]) -> bool:
+    """Whether a file says that it holds codes; one that cannot be read does not."""
+    try:
+        return read_kind(path) == "codes"
+    except _check.Refusal:
+        return False
+
+
+def check_fingerprint(value: Any) -> None:
+    """Refuse what cannot be the fingerprint of an encoder."""
+    if value is not None and not (isinstance(value, str) and FINGERPRINT.fullmatch(value)):
+        _check.refuse(f"fingerprint must be 16 hexadecimal digits or None; got {value!r}.")
+
+
+def check_same_encoder(codes: str | None, others: str | None, holder: str) -> None:
+    """Refuse to compare codes of two encoders; where one is unknown, nothing can be said.
+
+    >>> check_same_encoder("0123456789abcdef", None, "The index")
+    """
+    if codes is not None and others is not None and codes != others:
+        _check.refuse(
+            f"These codes were made by encoder {codes}; {holder} holds codes of encoder {others}. "
+            "Codes of different encoders cannot be compared."
+        )
 
 
 def pack(signs: Any) -> Codes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.indexes import index as checks
+from rankbits.indexes.engines.notes import read_note, write_note
 from rankbits.indexes.engines.opening import agreed_bits, first_line, module, plain_name
 from rankbits.indexes.file import pad_bits
 from rankbits.indexes.hamming import HammingIndex
@@ -111,10 +113,9 @@ class DuckDBIndex(HammingIndex):
                 "SELECT comment FROM duckdb_tables() WHERE table_name = ? AND schema_name = 'main'",
                 [self.table],
             ).fetchone()
-            held = None if found is None else str(found[0] or "").removeprefix("rankbits ")
-            if held is not None and not held.isdigit():
-                _check.refuse(f"{place} was not made by rankbits; name another table.")
-            self.bits = agreed_bits(place, None if held is None else int(held), bits)
+            held = None if found is None else read_note(str(found[0] or ""), place)
+            self.bits = agreed_bits(place, None if held is None else held[0], bits)
+            self._state = Snapshot(self.bits, facts={} if held is None else held[1])
             self._names = [f"w{i}" for i in range(-(-self.bits // 64))]
             if held is None:
                 if self._mode == "r":
@@ -128,8 +129,21 @@ class DuckDBIndex(HammingIndex):
         listed = ", ".join(f"{name} UBIGINT NOT NULL" for name in self._names)
         self._con.execute(
             f"BEGIN; CREATE TABLE {self.table} (id {kind} PRIMARY KEY, place BIGINT NOT NULL, "
-            f"{listed}); COMMENT ON TABLE {self.table} IS 'rankbits {self.bits}'; COMMIT"
+            f"{listed}); {self._comment(self._state)}; COMMIT"
         )
+
+    def _comment(self, state: Snapshot) -> str:
+        note = write_note(self.bits, state.facts).replace("'", "''")
+        return f"COMMENT ON TABLE {self.table} IS '{note}'"
+
+    def _describe(self, state: Snapshot) -> None:
+        if self._mode == "r":
+            _check.refuse(f"{self.path} is open for reading: mode='w' writes to it.")
+        try:
+            self._con.execute(self._comment(state))
+        except self._failure as error:
+            _check.refuse(f"DuckDB cannot write to {self.path}: {first_line(error)}.")
+        self._state = state
 
     def _read(self, place: str) -> None:
         """The whole table into memory, in order of insertion."""
@@ -141,7 +155,7 @@ class DuckDBIndex(HammingIndex):
         if found.dtype != np.uint64 or (self.bits % 64 and (found[-1] & pad_bits(self.bits)).any()):
             _check.refuse(f"{place} is damaged: it holds what is no code of {self.bits} bits.")
         segments = (Segment(Words(found, self.bits), Column(rows["id"])),) if len(found[0]) else ()
-        self._state = Snapshot(self.bits, segments)
+        self._state = replace(self._state, segments=segments)
 
     def _now(self) -> Snapshot:
         """What the index holds at this moment; it never changes."""
@@ -157,7 +171,7 @@ class DuckDBIndex(HammingIndex):
         An id already there is replaced; of its columns, those given.
         """
         with self._writing:
-            checks.check_codes(codes, self.bits)
+            codes = self._codes_to_add(codes)
             self._columns = {n: _column(n, v, len(codes)) for n, v in (columns or {}).items()}
             try:
                 return super().add(codes, ids)
@@ -199,7 +213,7 @@ class DuckDBIndex(HammingIndex):
                 f"FROM {self.table} LIMIT 0; DROP TABLE {self.table}; "
                 f"ALTER TABLE rankbits_new RENAME TO {self.table}; "
                 f"ALTER TABLE {self.table} ADD PRIMARY KEY (id); "
-                f"COMMENT ON TABLE {self.table} IS 'rankbits {self.bits}'"
+                f"{self._comment(self._state)}"
             )
         for name, values in self._columns.items():
             sort = KINDS.get(values.dtype.kind, "VARCHAR")
@@ -257,7 +271,7 @@ class DuckDBIndex(HammingIndex):
 
     def scan(self, queries: Codes, k: int) -> Results:
         """The k nearest by DuckDB's own scan, ties by id: the same distances as ``search``."""
-        laid_out, k = words(checks.check_queries(queries, self.bits)), checks.check_k(k)
+        laid_out, k = words(self._query_codes(queries)), checks.check_k(k)
         distance = " + ".join(f"bit_count(xor({n}, ?::UBIGINT))" for n in self._names)
         sql = f"SELECT id, {distance} AS d FROM {self.table} ORDER BY d, id LIMIT {k}"
         cursor = self._con.cursor()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ import numpy as np
 from rankbits import _check
 from rankbits.indexes import index as checks
 from rankbits.indexes.engines import lite
+from rankbits.indexes.engines.notes import read_note, write_note
 from rankbits.indexes.engines.opening import agreed_bits, first_line, plain_name
 from rankbits.indexes.engines.pending import Pending
 from rankbits.indexes.file import failing
@@ -53,6 +54,7 @@ class MilvusIndex(Index):
         self._file = None if "://" in self.place else Path(self.place)
         self._pending = None if self._file is None else Pending(self._file)
         self._one, self._closed = threading.RLock(), False
+        self._facts: dict[str, str] = {}
         if mode == "w" and self._file is not None and not self._file.exists():
             agreed_bits(f"{self.place}, collection {self.table}", None, bits)  # before it is made
         self._client = lite.connected(self.place, self._file, mode, SECONDS)
@@ -88,10 +90,8 @@ class MilvusIndex(Index):
             found = None
             if client.has_collection(self.table, timeout=SECONDS):
                 facts = client.describe_collection(self.table, timeout=SECONDS)
-                held = facts["description"].removeprefix("rankbits ")
-                if not held.isdigit():
-                    _check.refuse(f"{place} was not made by rankbits; name another table.")
-                found, self._text = int(held), facts["fields"][0]["type"] == self._types.VARCHAR
+                found, self._facts = read_note(facts["description"], place)
+                self._text = facts["fields"][0]["type"] == self._types.VARCHAR
             self.bits = agreed_bits(place, found, bits)
             if found is None:
                 if self._mode == "r":
@@ -105,7 +105,9 @@ class MilvusIndex(Index):
         client, kinds = self._client, self._types
         client.drop_collection(self.table, timeout=SECONDS)
         schema = client.create_schema(
-            auto_id=False, enable_dynamic_field=False, description=f"rankbits {self.bits}"
+            auto_id=False,
+            enable_dynamic_field=False,
+            description=write_note(self.bits, self._facts),
         )
         if strings:
             schema.add_field("id", kinds.VARCHAR, is_primary=True, max_length=3 * checks.LONGEST)
@@ -119,9 +121,25 @@ class MilvusIndex(Index):
         )
         self._text = strings
 
+    @property
+    def facts(self) -> Mapping[str, str]:
+        return self._facts
+
+    def remember(self, facts: Mapping[str, str]) -> None:
+        """Keep these ``facts`` with the collection; Milvus takes them only while it is empty."""
+        kept = checks.check_facts(facts)
+        with self._asking(write=True) as client:
+            if kept == self._facts:
+                return
+            if self.count():
+                _check.refuse("Milvus keeps facts of an empty collection only; this one has codes.")
+            self._facts = kept
+            self._make(self._text)
+            client.load_collection(self.table, timeout=SECONDS)
+
     def add(self, codes: Codes, ids: Any = None) -> Self:
         """Remember ``codes`` under ``ids``; an id already there is replaced."""
-        checks.check_codes(codes, self.bits)
+        codes = self._codes_to_add(codes)
         given = None if ids is None else checks.new_ids(ids, codes)
         if not len(codes):
             return self
@@ -203,7 +221,7 @@ class MilvusIndex(Index):
 
     def search(self, queries: Codes, k: int, *, among: Any = None) -> Results:
         """The k nearest for each query, (Q, min(k, candidates)); ties in any order."""
-        checks.check_queries(queries, self.bits)
+        queries = self._query_codes(queries)
         k = checks.check_k(k)
         with self._asking():
             which = self._filter(among)
@@ -219,7 +237,7 @@ class MilvusIndex(Index):
 
     def within(self, queries: Codes, radius: int, *, among: Any = None) -> Results:
         """Everything at distance ``radius`` or less, by distance."""
-        checks.check_queries(queries, self.bits)
+        queries = self._query_codes(queries)
         radius = min(checks.check_radius(radius), self.bits)
         how = {"metric_type": "HAMMING", "params": {"radius": radius + 1}}  # Milvus' is exclusive
         ids: list = []

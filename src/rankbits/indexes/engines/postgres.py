@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -13,6 +13,7 @@ import numpy as np
 from rankbits import _check
 from rankbits.indexes import index as checks
 from rankbits.indexes.engines.copying import copied
+from rankbits.indexes.engines.notes import read_note, write_note
 from rankbits.indexes.engines.opening import agreed_bits, first_line, module, plain_name
 from rankbits.indexes.index import Index
 from rankbits.types import Codes, Results
@@ -116,6 +117,9 @@ class PostgresIndex(Index):
             self.bits = agreed_bits(place, found["code"][1] if found else None, bits)
             if self.bits > MOST_BITS:
                 _check.refuse(f"PostgreSQL takes at most {MOST_BITS:,} bits; got {self.bits:,}.")
+            cursor.execute("SELECT obj_description(to_regclass(quote_ident(%s)))", [self.table])
+            note = (cursor.fetchone() or [None])[0]  # tables made before had none
+            self._facts = read_note(note, place)[1] if note and note.startswith("rankbits ") else {}
             if not found:
                 if self._mode == "r":
                     _check.refuse(f"{place} does not exist; mode='w' makes it.")
@@ -127,6 +131,18 @@ class PostgresIndex(Index):
                     "CREATE INDEX IF NOT EXISTS {i} ON {t} USING hnsw (code bit_hamming_ops)",
                     i=self._sql.Identifier(f"{self.table[:58]}_hnsw"),
                 )
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        return self._facts
+
+    def remember(self, facts: Mapping[str, str]) -> None:
+        """Keep these ``facts`` in the table's comment, in place of those before."""
+        kept = checks.check_facts(facts)
+        with self._transaction(write=True) as cursor:
+            note = self._sql.Literal(write_note(self.bits, kept))
+            self._run(cursor, "COMMENT ON TABLE {t} IS {note}", note=note)
+        self._facts = kept
 
     def _strings(self, cursor: Any) -> bool | None:
         """Whether ids are strings; None in an empty index, which takes either kind."""
@@ -141,7 +157,7 @@ class PostgresIndex(Index):
 
     def add(self, codes: Codes, ids: Any = None) -> Self:
         """Remember ``codes`` under ``ids`` in one transaction; an id already there is replaced."""
-        checks.check_codes(codes, self.bits)
+        codes = self._codes_to_add(codes)
         given = None if ids is None else checks.new_ids(ids, codes)
         if not len(codes):
             return self
@@ -193,7 +209,7 @@ class PostgresIndex(Index):
 
     def search(self, queries: Codes, k: int, *, among: Any = None) -> Results:
         """The k nearest for each query, (Q, min(k, candidates)), ties by id where exact."""
-        checks.check_queries(queries, self.bits)
+        queries = self._query_codes(queries)
         k = checks.check_k(k)
         order = "ORDER BY d, {c} LIMIT {k}"
         limit = self._sql.Literal(k)
@@ -223,7 +239,7 @@ class PostgresIndex(Index):
 
     def within(self, queries: Codes, radius: int, *, among: Any = None) -> Results:
         """Everything at distance ``radius`` or less, ties by id; always exact."""
-        checks.check_queries(queries, self.bits)
+        queries = self._query_codes(queries)
         radius = checks.check_radius(radius)
         with self._transaction() as cursor:
             ask = self._asker(

@@ -1,0 +1,224 @@
+"""Encoder: how inputs are read, a network, a quantizer, and a fingerprint of it all.
+
+On disk it is a folder of safetensors and JSON, nothing that can run:
+
+```
+encoder.json            what the encoder reads, and the version of this layout
+quantizer.safetensors   the quantizer, if any
+body.safetensors        a frozen network that reads the images, if any
+run.json                where a network was trained: its settings (train/run.py) ...
+model.safetensors       ... and its weights
+```
+
+The folder of a training run is an encoder too: its log and its checkpoint lie beside these files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import torch
+
+from rankbits import _check
+from rankbits._files import write_whole
+from rankbits.data.augment import View
+from rankbits.data.examples import Examples
+from rankbits.data.images import SUFFIXES, decode
+from rankbits.data.items import Items, read_items
+from rankbits.quantizers import Quantizer
+from rankbits.train.body import BODY
+from rankbits.train.checkpoints import WEIGHTS
+from rankbits.train.embed import Embedded, embed
+from rankbits.train.run import RUN, Inputs, as_examples
+from rankbits.types import Codes, pack
+
+ABOUT, QUANTIZER, VERSION = "encoder.json", "quantizer.safetensors", 1
+FILES = (QUANTIZER, BODY, RUN, WEIGHTS)
+
+
+@dataclass(eq=False)
+class Encoder:
+    """Inputs -> embeddings -> bits, always the same way.
+
+    ``reads`` says what an input is: a vector of so many numbers, or an image of a size. ``network``
+    makes embeddings of inputs; None where the inputs are embeddings already. ``quantizer`` makes
+    bits of embeddings; None where the signs of the network's outputs are the bits. ``view``: how
+    images are cut, and whether their mirrors are seen too. ``folder`` is where it lies on disk.
+
+    >>> from rankbits import Projection
+    >>> x = np.random.default_rng(0).normal(size=(100, 8)).astype(np.float32)
+    >>> encoder = Encoder(Inputs("features", dim=8), quantizer=Projection(4).fit(x))
+    >>> encoder
+    Encoder(vectors of 8 -> 4 bits)
+    >>> encoder.encode(x).fingerprint == encoder.fingerprint
+    True
+    """
+
+    reads: Inputs
+    network: torch.nn.Module | None = None
+    quantizer: Quantizer | None = None
+    view: View | None = None
+    class_names: tuple[str, ...] = ()
+    folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.network is None and self.quantizer is None:
+            _check.refuse("An encoder needs a network or a quantizer, or both.")
+        if self.network is not None:
+            self.network.eval()
+        if self.view is None:
+            self.view = self.reads.view()
+
+    @classmethod
+    def of(cls, quantizer: Quantizer) -> Encoder:
+        """The encoder of embeddings by a fitted quantizer alone."""
+        dim = int(quantizer.weight_.shape[1]) if quantizer.bits_ else 0
+        return cls(Inputs("features", dim=dim), quantizer=quantizer)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write a folder that ``rb.load`` reads; an encoder that lies in a folder is copied."""
+        where = Path(folder)
+        if where.exists() and not where.is_dir():
+            _check.refuse(f"{where} is a file; an encoder needs a folder.")
+        if self.network is not None and self.folder is None:
+            _check.refuse("A network of your own cannot be written; rb.train(out=...) keeps one.")
+        if where.is_dir() and any(where.iterdir()) and not is_encoder(where):
+            _check.refuse(f"{where} is not empty and holds no encoder; give another folder.")
+        where.mkdir(parents=True, exist_ok=True)
+        if self.folder is not None and where.resolve() != self.folder.resolve():
+            for name in FILES:
+                if (self.folder / name).is_file():
+                    write_whole(where / name, partial(_copy, self.folder / name))
+        elif self.quantizer is not None:
+            self.quantizer.save(where / QUANTIZER)
+        write_about(where, self.reads)
+        self.folder = self.folder or where
+
+    def __repr__(self) -> str:
+        return f"Encoder({self.describe_inputs()} -> {self.bits} bits)"
+
+    def describe_inputs(self) -> str:
+        if self.reads.kind == "features":
+            return f"vectors of {self.reads.dim}"
+        return f"images at {self.reads.side} x {self.reads.side}"
+
+    @cached_property
+    def bits(self) -> int:
+        if self.quantizer is not None:
+            return self.quantizer.bits_
+        return int(self._outputs(1).shape[1])
+
+    @cached_property
+    def dim(self) -> int:
+        """The width of an embedding."""
+        if self.quantizer is not None:
+            return int(self.quantizer.weight_.shape[1])
+        return self.bits
+
+    def _outputs(self, rows: int) -> torch.Tensor:
+        """What the network makes of empty inputs: their width is that of an embedding."""
+        assert self.network is not None
+        shape = (self.reads.channels, self.reads.side, self.reads.side)
+        empty = torch.zeros(rows, *(shape if self.reads.kind == "images" else (self.reads.dim,)))
+        with torch.no_grad():
+            found: torch.Tensor = self.network(empty)
+        return found
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits: a digest of the weights and of all settings that change a bit."""
+        if self.network is None:
+            assert self.quantizer is not None
+            return self.quantizer.fingerprint
+        settings: dict[str, Any] = asdict(self.reads)
+        if self.view is not None:
+            settings |= {"stored": self.view.stored, "mirror": self.view.mirror}
+        digest = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=8)
+        for name, tensor in sorted(self.network.state_dict().items()):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+        digest.update(("signs" if self.quantizer is None else self.quantizer.fingerprint).encode())
+        return digest.hexdigest()
+
+    def embed(self, inputs: Any, **options: Any) -> np.ndarray:
+        """Embeddings (n, dim), float32, of inputs: a file or folder, paths, or an array of vectors
+        or images. An input that cannot be read is refused by name. ``options`` are those of
+        :func:`rankbits.train.embed.embed`: ``batch_size``, ``workers``, ``progress``."""
+        embedded = self.embed_readable(inputs, **options)
+        if embedded.failed:
+            _check.refuse(embedded.failed[0])
+        return embedded.embeddings
+
+    def embed_readable(self, inputs: Any, **options: Any) -> Embedded:
+        """As ``embed``, without what cannot be read: the rows that could, and a sentence on each
+        that could not."""
+        examples = self._examples(inputs)
+        if self.network is None:
+            vectors = _check.finite("inputs", np.asarray(examples.inputs))
+            return Embedded(vectors.astype(np.float32, copy=False), np.arange(len(vectors)))
+        device = next((p.device for p in self.network.parameters()), torch.device("cpu"))
+        return embed(self.network, examples, self.view, device=device, **options)
+
+    def encode(self, inputs: Any, **options: Any) -> Codes:
+        """``Codes`` of inputs, as ``embed`` takes them."""
+        return self.encode_embeddings(self.embed(inputs, **options))
+
+    def encode_embeddings(self, embeddings: Any) -> Codes:
+        """``Codes`` of embeddings (n, dim) that this encoder's network made."""
+        codes = pack(embeddings) if self.quantizer is None else self.quantizer.encode(embeddings)
+        return Codes(codes.packed, codes.bits, self.fingerprint)
+
+    def encode_image(self, file: Any) -> Codes:
+        """``Codes`` of one image: a path or an open file."""
+        if self.view is None:
+            _check.refuse(f"This encoder reads {self.describe_inputs()}; got an image.")
+        return self.encode(decode(file, self.view.stored, self.view.channels)[None])
+
+    def _examples(self, inputs: Any) -> Examples:
+        if isinstance(inputs, (str, os.PathLike)):
+            inputs = read_items(inputs)
+        if isinstance(inputs, Items):
+            inputs = inputs.examples
+        if not isinstance(inputs, Examples):
+            one_vector = not isinstance(inputs, (list, tuple)) and np.ndim(inputs) == 1
+            if one_vector and self.reads.kind == "features":
+                inputs = np.asarray(inputs)[None]
+            inputs = as_examples(inputs)
+        self._check_kind(inputs)
+        return inputs
+
+    def _check_kind(self, examples: Examples) -> None:
+        """Refuse images where vectors are read, the other way about, and vectors of another
+        width."""
+        reads = self.describe_inputs()
+        if (self.reads.kind == "features") != (examples.kind == "features"):
+            kinds = f"images ({', '.join(SUFFIXES[:3])}, ...)"
+            got = "vectors" if examples.kind == "features" else kinds
+            _check.refuse(f"This encoder reads {reads}; got {got}.")
+        rows = examples.inputs
+        if isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.shape[1] != self.reads.dim:
+            _check.refuse(f"This encoder reads {reads}; got vectors of {rows.shape[1]}.")
+
+
+def _copy(source: Path, file: IO[bytes]) -> None:
+    with open(source, "rb") as kept:
+        shutil.copyfileobj(kept, file)
+
+
+def write_about(folder: Path, reads: Inputs) -> None:
+    """Write ``encoder.json``."""
+    text = json.dumps({"version": VERSION, "reads": asdict(reads)}, indent=2) + "\n"
+    write_whole(folder / ABOUT, lambda file: file.write(text.encode()))
+
+
+def is_encoder(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder says that it is an encoder or a run."""
+    return any((Path(folder) / name).is_file() for name in (ABOUT, RUN))

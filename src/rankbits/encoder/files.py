@@ -1,0 +1,85 @@
+"""Reading an encoder back, from its own folder, a run's, or the file of a quantizer."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rankbits import _check
+from rankbits.encoder.encoder import ABOUT, QUANTIZER, VERSION, Encoder
+from rankbits.quantizers import Quantizer
+from rankbits.quantizers import load as load_quantizer
+from rankbits.train.body import BODY, load_body
+from rankbits.train.run import RUN, Inputs, Run, load_run
+
+
+def load(
+    path: str | os.PathLike[str], network: torch.nn.Module | None = None
+) -> Encoder | Quantizer:
+    """Read an encoder's folder, or the file of a quantizer; ``network`` where it was your own.
+
+    >>> import tempfile
+    >>> from rankbits import Sign
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Encoder.of(Sign().fit(torch.eye(4))).save(f"{folder}/signs.encoder")
+    ...     load(f"{folder}/signs.encoder")
+    Encoder(vectors of 4 -> 4 bits)
+    """
+    where = Path(path)
+    return load_encoder(where, network) if where.is_dir() else load_quantizer(where)
+
+
+def load_encoder(
+    path: str | os.PathLike[str], network: torch.nn.Module | None = None, device: str = "cpu"
+) -> Encoder:
+    """The encoder of a folder, of a run, or of a quantizer's file."""
+    where = Path(path)
+    if where.is_file():
+        return Encoder.of(load_quantizer(where))
+    if not where.exists():
+        _check.refuse(f"{where} does not exist; rankbits train or fit makes an encoder.")
+    quantizer = None
+    if (where / QUANTIZER).is_file():
+        quantizer = load_quantizer(where / QUANTIZER)
+    if (where / RUN).is_file():
+        return of_run(load_run(where, network, device), quantizer)
+    reads = _read_about(where)
+    if not (where / BODY).is_file():
+        if quantizer is None:
+            _check.refuse(f"{where} is not a whole encoder: it has no {QUANTIZER}.")
+        return Encoder(reads, quantizer=quantizer, folder=where)
+    body, view = load_body(where / BODY)
+    return Encoder(reads, body.to(device), quantizer, view, folder=where)
+
+
+def of_run(run: Run, quantizer: Quantizer | None = None) -> Encoder:
+    """The encoder of a trained run; one that learned from the outputs of a frozen network reads
+    images through that network."""
+    names, folder = run.class_names, run.folder
+    if folder is not None and (folder / BODY).is_file():
+        body, seen = load_body(folder / BODY)
+        network = torch.nn.Sequential(OrderedDict(body=body, model=run.model))
+        reads = Inputs("images", side=seen.side, channels=seen.channels)
+        return Encoder(reads, network, quantizer, seen, names, folder)
+    view = run.inputs.view(run.config.augment, run.config.mirror)
+    return Encoder(run.inputs, run.model, quantizer, view, names, folder)
+
+
+def _read_about(folder: Path) -> Inputs:
+    path = folder / ABOUT
+    if not path.is_file():
+        _check.refuse(f"{folder} is not an encoder: it has no {ABOUT}.")
+    try:
+        about: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        if about["version"] != VERSION:
+            _check.refuse(f"{path} has layout {about['version']}; this version reads {VERSION}.")
+        return Inputs(**about["reads"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        if isinstance(error, _check.Refusal):
+            raise
+        _check.refuse(f"{path} is damaged or not an encoder's description.")

@@ -1,0 +1,109 @@
+"""Judge an index by queries with labels: what it was made of says what is relevant."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.data.items import Items, read_items
+from rankbits.encoder.indexing import needs_encoder, read_index_items
+from rankbits.evaluate import evaluate
+from rankbits.indexes import HammingIndex
+from rankbits.indexes.index import Index, parse_ids
+from rankbits.types import Codes, Report
+
+
+def evaluate_index(
+    index: Index,
+    queries: Items | str | os.PathLike[str],
+    labels: Any = None,
+    **options: Any,
+) -> Report:
+    """Judge what ``index`` finds for ``queries`` -> ``Report``, as ``rb.evaluate`` does.
+
+    Queries and the items of the index carry labels by name; where the queries are the items
+    themselves, each is left out of its own ranking. ``labels`` (n,) replace those of the queries.
+    """
+    encoder = needs_encoder(index)
+    database = _database(index)
+    if not isinstance(queries, Items):
+        same = Path(queries).resolve() == Path(index.facts.get("inputs", "")).resolve()
+        asked = database if same else read_items(queries)
+    else:
+        same, asked = False, queries
+    if labels is not None:
+        asked = Items(asked.inputs, asked.ids, _check.labels("labels", labels, len(asked)))
+    if asked.labels is None:
+        _check.refuse("The queries have no labels: put them into a folder for each class.")
+    stored = _stored(index, database)
+    if same:
+        ours, _ = join_labels(database, database)
+        return evaluate(stored, stored, ours, ours, exclude_self=True, **options)
+    known = np.arange(len(asked))
+    if asked.labels.ndim == 1:
+        known = np.flatnonzero(asked.labels >= 0)
+    embedded = encoder.embed_readable(asked.subset(known), progress=True)
+    for sentence in embedded.failed[:1]:
+        _check.refuse(sentence)
+    ours, theirs = join_labels(asked.subset(known), database)
+    codes = encoder.encode_embeddings(embedded.embeddings)
+    return evaluate(codes, stored, ours, theirs, **options)
+
+
+def _database(index: Index) -> Items:
+    """The items of the index, those that it still holds, with their labels."""
+    items = read_index_items(index)
+    if items is None or items.labels is None:
+        place = index.facts.get("inputs")
+        why = "it was made of codes" if place is None else f"{place} is gone or has no labels"
+        _check.refuse(f"The labels of this index's items are not known: {why}.")
+    if not isinstance(index, HammingIndex):
+        if index.count() != len(items):
+            _check.refuse(
+                f"The index holds {index.count():,} items, but {len(items):,} lie where it was "
+                "made of: make it again."
+            )
+        return items
+    row = {name: number for number, name in enumerate(items.ids.tolist())}
+    held = index.ids.tolist()
+    missing = [name for name in held if name not in row]
+    if missing:
+        _check.refuse(
+            f"{len(missing):,} items of the index, such as {missing[0]!r}, no longer lie where it "
+            "was made of: make it again."
+        )
+    return items.subset(np.array([row[name] for name in held], np.int64))
+
+
+def _stored(index: Index, database: Items) -> Codes:
+    """The codes of the items: as stored, or made again where an engine does not give them back."""
+    if isinstance(index, HammingIndex):
+        return index.codes(parse_ids(database.ids))
+    return needs_encoder(index).encode(database, progress=True)
+
+
+def join_labels(queries: Items, database: Items) -> tuple[np.ndarray, np.ndarray]:
+    """Labels of both, numbered alike where they have names: equal names, equal numbers."""
+    assert queries.labels is not None and database.labels is not None
+    if queries.labels.ndim != database.labels.ndim:
+        _check.refuse("Queries and items must both have one label each, or both several.")
+    if not queries.names or not database.names:
+        return queries.labels, database.labels
+    every = list(dict.fromkeys([*database.names, *queries.names]))
+    number = {name: place for place, name in enumerate(every)}
+    ours = _renumbered(queries.labels, queries.names, number)
+    return ours, _renumbered(database.labels, database.names, number)
+
+
+def _renumbered(labels: np.ndarray, names: Sequence[str], number: dict[str, int]) -> np.ndarray:
+    places = np.array([number[name] for name in names], np.int64)
+    if labels.ndim == 1:
+        return np.where(labels < 0, -1, places[np.maximum(labels, 0)])
+    hot = np.zeros((len(labels), len(number)), bool)
+    hot[:, places] = labels
+    return hot
