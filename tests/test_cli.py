@@ -94,7 +94,7 @@ def test_refusals_are_one_line_and_exit_1(saved, capsys, tmp_path):
             "is truncated, damaged or not a rankbits codes file",
         ),
         ((queries, str(tmp_path / "none.npz")), "does not exist or is not a file."),
-        ((queries,), "Give two files of codes, QUERIES DATABASE"),
+        ((queries,), "Give an index and its queries, two files of codes"),
         ((queries, database, "--k", "0"), "k must be a whole number of at least 1; got 0."),
         ((queries, database, "--k", "ten"), "k must be a whole number; got 'ten'."),
         ((queries, database, "--radus", "3"), "no flag --radus (did you mean '--radius'?)."),
@@ -153,7 +153,7 @@ def test_methods_with_labels_beside_the_rows(floats, capsys, method):
     words = ["fit", str(folder / "xy.npz"), "--method", method, "-o", str(folder / "q"), "--json"]
     assert main(words) == 0
     assert json.loads(capsys.readouterr().out)["bits"] == 16
-    assert rb.load(folder / "q").bits_ == 16
+    assert rb.load(folder / "q").bits == 16
 
 
 def test_other_forms_of_files(floats, capsys):
@@ -208,7 +208,7 @@ def test_encode_keeps_ids_and_refuses_other_names(floats, capsys):
     capsys.readouterr()
     x = str(folder / "x.npy")
     for words, sentence in [
-        ((q, x), "Give both files and where to write: rankbits encode QUANTIZER EMBEDDINGS"),
+        ((q, x), "Give all three: rankbits encode ENCODER INPUTS -o CODES"),
         ((q, x, "-o", "codes.txt"), "codes.txt must end in .npz or .safetensors."),
         ((q, x, "--labels", str(folder / "named.npz"), "-o", codes), "no array called 'labels'."),
     ]:
@@ -216,10 +216,10 @@ def test_encode_keeps_ids_and_refuses_other_names(floats, capsys):
 
 
 def test_ctrl_c_is_no_traceback(floats, capsys, monkeypatch):
-    def stopped(*given):
+    def stopped(*given, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rankbits.quantizers.load", stopped)
+    monkeypatch.setattr("rankbits.encoder.files.load_encoder", stopped)
     assert main(["encode", "q", "x.npy", "-o", "codes.npz"]) == 130
     assert capsys.readouterr().err == "rankbits: stopped.\n"
 

@@ -168,7 +168,7 @@ def test_damaged_facts_are_refused(tmp_path):
     with pytest.raises(rb.Refusal, match="what it says of its encoder cannot be read"):
         rb.open_index(path)
     for text in ("[]", '{"a": 1}', '{"fingerprint": "x"}', "{"):
-        with pytest.raises(ValueError, match="^$|hexadecimal|Expecting"):
+        with pytest.raises(ValueError, match=r"^$|hexadecimal|Expecting"):
             read_facts(text)
     assert read_note(write_note(8, {"a": "b"}), "here") == (8, {"a": "b"})
     for note in ("", "rankbits", "rankbits 8 {", "rankbits 8 []", 'rankbits 8 {"a": 1}'):

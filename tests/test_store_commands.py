@@ -107,7 +107,7 @@ def test_refusals(saved, capsys, tmp_path):
     rb.pack(np.eye(9)).save("nine.npz")
     capsys.readouterr()
     for words, sentence in [
-        (("index", "codes.npz"), "rankbits index CODES -o ADDRESS."),
+        (("index", "codes.npz"), "rankbits index ENCODER INPUTS -o ADDRESS."),
         (("index", "nine.npz", "-o", "idx"), "idx holds codes of 12 bits; got bits=9."),
         (("index", "none.npz", "-o", "idx"), "none.npz does not exist or is not a file."),
         (("index", "codes.npz", "-o", "duckbd:x"), "did you mean 'duckdb'?"),

@@ -91,7 +91,7 @@ def test_a_run_on_features_has_nothing_to_freeze(tmp_path):
     own = Examples(np.eye(4, dtype=np.float32), [0, 0, 1, 1])
     out = str(tmp_path / "run")
     train(examples=own, validation=0, bits=4, epochs=1, out=out, say=id)
-    with pytest.raises(rb.Refusal, match="no body that makes features of images"):
+    with pytest.raises(rb.Refusal, match="no layers that make features of images"):
         frozen_features(pictures(4), TrainConfig(features=out, root=str(tmp_path), device="cpu"))
 
 

@@ -65,8 +65,8 @@ def evaluate(
     radius = _check.whole("radius", radius, 0)
     labels = (query_labels, database_labels, relevance)
     floats = not isinstance(query_codes, Codes) and not isinstance(database_codes, Codes)
-    made_by = [getattr(codes, "fingerprint", None) for codes in (query_codes, database_codes)]
-    check_same_encoder(*made_by, "the database")
+    ours, theirs = (getattr(codes, "fingerprint", None) for codes in (query_codes, database_codes))
+    check_same_encoder(ours, theirs, "the database")
     if floats:
         if tie_break is not None:
             _check.refuse("tie_break belongs to codes; embeddings were given.")

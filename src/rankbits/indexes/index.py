@@ -8,6 +8,7 @@ from __future__ import annotations
 import abc
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
@@ -44,15 +45,17 @@ class Index(abc.ABC):
     bits: int
     encoder: Encoding | None = None  # makes codes of what is no codes, where one is attached
 
+    _facts: Mapping[str, str] = MappingProxyType({})
+
     @property
-    @abc.abstractmethod
     def facts(self) -> Mapping[str, str]:
         """What the index remembers of its codes: ``fingerprint`` of their encoder, and where the
         ``encoder`` and the ``inputs`` lie."""
+        return self._facts
 
-    @abc.abstractmethod
     def remember(self, facts: Mapping[str, str]) -> None:
         """Keep these ``facts`` in place of those before, as lastingly as the codes."""
+        self._facts = check_facts(facts)
 
     @property
     def fingerprint(self) -> str | None:

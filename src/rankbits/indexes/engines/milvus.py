@@ -54,7 +54,6 @@ class MilvusIndex(Index):
         self._file = None if "://" in self.place else Path(self.place)
         self._pending = None if self._file is None else Pending(self._file)
         self._one, self._closed = threading.RLock(), False
-        self._facts: dict[str, str] = {}
         if mode == "w" and self._file is not None and not self._file.exists():
             agreed_bits(f"{self.place}, collection {self.table}", None, bits)  # before it is made
         self._client = lite.connected(self.place, self._file, mode, SECONDS)
@@ -120,10 +119,6 @@ class MilvusIndex(Index):
             self.table, schema=schema, index_params=how, consistency_level="Strong", timeout=SECONDS
         )
         self._text = strings
-
-    @property
-    def facts(self) -> Mapping[str, str]:
-        return self._facts
 
     def remember(self, facts: Mapping[str, str]) -> None:
         """Keep these ``facts`` with the collection; Milvus takes them only while it is empty."""

@@ -132,10 +132,6 @@ class PostgresIndex(Index):
                     i=self._sql.Identifier(f"{self.table[:58]}_hnsw"),
                 )
 
-    @property
-    def facts(self) -> Mapping[str, str]:
-        return self._facts
-
     def remember(self, facts: Mapping[str, str]) -> None:
         """Keep these ``facts`` in the table's comment, in place of those before."""
         kept = checks.check_facts(facts)
