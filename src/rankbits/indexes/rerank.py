@@ -54,7 +54,7 @@ class Rerank:
         else:
             self._ids = Column(distinct_ids(ids, self.embeddings.count, "embeddings").copy())
         if quantizer is not None:
-            _check.same_bits(quantizer.bits_, index.bits)
+            _check.same_bits(getattr(quantizer, "bits_", None) or quantizer.bits, index.bits)
 
     def search(
         self,
