@@ -3,7 +3,7 @@
 from rankbits.quantizers.affine import Quantizer
 from rankbits.quantizers.files import load
 from rankbits.quantizers.householder import H2Q
-from rankbits.quantizers.named import METHODS, chosen
+from rankbits.quantizers.named import METHODS, chosen, make_quantizer
 from rankbits.quantizers.projection import Projection
 from rankbits.quantizers.rotations import ITQ, RandomRotation, Sign
 from rankbits.quantizers.supervised import SupervisedRotation
@@ -19,4 +19,5 @@ __all__ = [
     "SupervisedRotation",
     "chosen",
     "load",
+    "make_quantizer",
 ]

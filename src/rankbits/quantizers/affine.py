@@ -20,11 +20,14 @@ LEARNED = ("weight_", "offset_", "rotation_")
 class Quantizer(abc.ABC):
     """bits = signs of ``weight_ @ x + offset_``: fit, transform, encode, fold, save.
 
+    ``bits`` is the first option of every quantizer; None means as many as dimensions.
+
     Subclasses set ``weight_`` (bits, dim) and ``offset_`` (bits,), float32 on the CPU, in ``fit``;
     rotations also have ``rotation_`` (bits, bits) and all that minimise something ``objective_``.
     ``__init__`` only assigns.
     """
 
+    bits: int | None
     weight_: torch.Tensor
     offset_: torch.Tensor
     rotation_: torch.Tensor
@@ -53,8 +56,13 @@ class Quantizer(abc.ABC):
         return self
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
-        return f"{type(self).__name__}({given})"
+        parameters = inspect.signature(type(self)).parameters
+        changed = (
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if value != parameters[name].default
+        )
+        return f"{type(self).__name__}({', '.join(changed)})"
 
     @property
     def bits_(self) -> int:
@@ -64,6 +72,10 @@ class Quantizer(abc.ABC):
     def _fitted(self) -> None:
         if not hasattr(self, "weight_"):
             _check.refuse(f"This {type(self).__name__} is not fitted yet: call fit first.")
+
+    def _bits_for(self, dim: int) -> int:
+        """The number of bits wanted of embeddings with ``dim`` columns."""
+        return dim if self.bits is None else _check.whole("bits", self.bits, 1)
 
     def _learn(self, weight: torch.Tensor, offset: torch.Tensor | None = None) -> None:
         self.weight_ = weight.detach().float().cpu().contiguous()

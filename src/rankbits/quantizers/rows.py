@@ -73,6 +73,11 @@ def on_sphere(name: str, rows: torch.Tensor) -> torch.Tensor:
     return rows * (rows.shape[1] ** 0.5 / norm)
 
 
+def enough_rows(name: str, value: Any, bits: int) -> None:
+    if len(value) < bits:
+        _check.refuse(f"{name} must have at least as many rows as bits, {bits}; got {len(value)}.")
+
+
 def no_constant_column(name: str, rows: torch.Tensor) -> None:
     same = (rows == rows[:1]).all(dim=0)
     if len(rows) > 1 and bool(same.any()):

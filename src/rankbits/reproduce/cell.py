@@ -181,7 +181,7 @@ def _fitted(name: str, trained: Trained, known: Embedded | None) -> Quantizer | 
         return None
     seed, width = trained.run.config.seed, trained.run.config.width
     made: Quantizer = (
-        H2Q(LOSSES[name], seed=seed)
+        H2Q(loss=LOSSES[name], seed=seed)
         if name in LOSSES
         else chosen(name, width, width, labelled=True, seed=seed)
     )
