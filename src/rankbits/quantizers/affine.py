@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import inspect
 import os
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from rankbits import _check
 from rankbits.quantizers import rows
 from rankbits.types import Codes, pack
 
+Self = TypeVar("Self", bound="Quantizer")
 LEARNED = ("weight_", "offset_", "rotation_")
 
 
@@ -22,9 +23,10 @@ class Quantizer(abc.ABC):
 
     ``bits`` is the first option of every quantizer; None means as many as dimensions.
 
-    Subclasses set ``weight_`` (bits, dim) and ``offset_`` (bits,), float32 on the CPU, in ``fit``;
+    Subclasses set ``weight_`` (bits, dim) and ``offset_`` (bits,), float32 on the CPU, in ``_fit``;
     rotations also have ``rotation_`` (bits, bits) and all that minimise something ``objective_``.
-    ``__init__`` only assigns.
+    ``__init__`` only assigns, as scikit-learn wants it: quantizers work in its pipelines, searches
+    and ``clone``.
     """
 
     bits: int | None
@@ -34,8 +36,18 @@ class Quantizer(abc.ABC):
     objective_: float
 
     @abc.abstractmethod
-    def fit(self, embeddings: Any, labels: Any = None) -> Quantizer:
-        """Learn from (n, dim) embeddings, and from labels where they are used; returns self."""
+    def _fit(self, embeddings: Any, labels: Any) -> None:
+        """Set ``weight_``, ``offset_`` and whatever else is learned."""
+
+    def fit(self: Self, embeddings: Any, labels: Any = None, *, y: Any = None) -> Self:
+        """Learn from (n, dim) embeddings, and from labels where they are used; returns self.
+
+        ``y`` is what scikit-learn calls labels.
+        """
+        if labels is not None and y is not None:
+            _check.refuse("Give either labels or y, not both: they are two names of one thing.")
+        self._fit(embeddings, y if labels is None else labels)
+        return self
 
     @classmethod
     def options(cls) -> list[str]:
@@ -68,6 +80,23 @@ class Quantizer(abc.ABC):
     def bits_(self) -> int:
         self._fitted()
         return len(self.weight_)
+
+    @property
+    def n_features_in_(self) -> int:
+        """The dim of what was fitted, under the name that scikit-learn gives it."""
+        if not hasattr(self, "weight_"):
+            raise AttributeError(f"This {type(self).__name__} is not fitted yet.")
+        return self.weight_.shape[1]
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn must know of a transformer; only scikit-learn calls it."""
+        from sklearn.utils import Tags, TargetTags, TransformerTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags(preserves_dtype=[]),
+        )
 
     def _fitted(self) -> None:
         if not hasattr(self, "weight_"):
@@ -105,8 +134,8 @@ class Quantizer(abc.ABC):
                 packed[start:stop] = np.packbits(self._map(part).numpy() > 0, axis=1)
         return Codes(packed, self.bits_)
 
-    def fit_transform(self, embeddings: Any, labels: Any = None) -> Any:
-        return self.fit(embeddings, labels).transform(embeddings)
+    def fit_transform(self, embeddings: Any, labels: Any = None, *, y: Any = None) -> Any:
+        return self.fit(embeddings, labels, y=y).transform(embeddings)
 
     def _map(self, part: torch.Tensor) -> torch.Tensor:
         weight, offset = (t.to(part.device, torch.float32) for t in (self.weight_, self.offset_))

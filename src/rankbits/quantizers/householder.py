@@ -64,7 +64,7 @@ class H2Q(Rotation):
         self.optimizer = optimizer
         self.seed = seed
 
-    def fit(self, embeddings: Any, labels: Any = None) -> H2Q:
+    def _fit(self, embeddings: Any, labels: Any) -> None:
         objective = LOSSES[_check.choice("loss", self.loss, tuple(LOSSES))]
         _check.choice("solver", self.solver, ("fast", "sgd"))
         _check.choice("optimizer", self.optimizer, ("sgd", "adam"))
@@ -83,7 +83,6 @@ class H2Q(Rotation):
         rotation = min((identity, rotation), key=lambda u: float(objective(scaled @ u.T)))
         self.objective_ = float(objective(scaled @ rotation.T))
         self._keep(rotation, map_before)
-        return self
 
     def _fast(
         self, scaled: torch.Tensor, objective: Objective, draw: torch.Generator

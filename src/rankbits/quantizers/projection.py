@@ -53,7 +53,7 @@ class Projection(Quantizer):
         self.alpha = alpha
         self.seed = seed
 
-    def fit(self, embeddings: Any, labels: Any = None) -> Projection:
+    def _fit(self, embeddings: Any, labels: Any) -> None:
         _check.choice("objective", self.objective, ("pca", "neighbours"))
         value = rows.embeddings("embeddings", embeddings)
         rows.enough_rows("embeddings", value, self._bits_for(value.shape[1]))
@@ -64,7 +64,6 @@ class Projection(Quantizer):
         self._from_moments(drawn.float().cpu())
         if self.objective == "neighbours":
             self._learn_neighbours(drawn.float().cpu())
-        return self
 
     def partial_fit(self, embeddings: Any, labels: Any = None) -> Projection:
         """Take more rows into account; the first call must have at least as many rows as bits."""

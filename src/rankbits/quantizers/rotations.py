@@ -74,7 +74,7 @@ class Sign(Quantizer):
     def __init__(self, bits: int | None = None) -> None:
         self.bits = bits
 
-    def fit(self, embeddings: Any, labels: Any = None) -> Sign:
+    def _fit(self, embeddings: Any, labels: Any) -> None:
         value = rows.embeddings("embeddings", embeddings)
         bits, dim = self._bits_for(value.shape[1]), value.shape[1]
         if bits != dim:
@@ -86,7 +86,6 @@ class Sign(Quantizer):
         self.rotation_ = torch.eye(scaled.shape[1])
         self.objective_ = float(quantization_error(scaled))
         self._learn(self.rotation_)
-        return self
 
 
 class RandomRotation(Rotation):
@@ -103,13 +102,12 @@ class RandomRotation(Rotation):
         self.bits = bits
         self.seed = seed
 
-    def fit(self, embeddings: Any, labels: Any = None) -> RandomRotation:
+    def _fit(self, embeddings: Any, labels: Any) -> None:
         scaled, map_before = self._prepare(embeddings)
         draw = torch.Generator().manual_seed(self.seed)
         rotation = random_rotation(scaled.shape[1], draw, scaled.dtype)
         self.objective_ = float(quantization_error(scaled @ rotation.T))
         self._keep(rotation, map_before)
-        return self
 
 
 class ITQ(Rotation):
@@ -133,7 +131,7 @@ class ITQ(Rotation):
         self.start = start
         self.seed = seed
 
-    def fit(self, embeddings: Any, labels: Any = None) -> ITQ:
+    def _fit(self, embeddings: Any, labels: Any) -> None:
         steps = _check.whole("steps", self.steps, 0)
         _check.choice("start", self.start, ("identity", "random"))
         scaled, map_before = self._prepare(embeddings)
@@ -150,4 +148,3 @@ class ITQ(Rotation):
             rotation = torch.eye(scaled.shape[1], dtype=scaled.dtype)
         self.objective_ = min(self.objectives_[-1], identity)
         self._keep(rotation, map_before)
-        return self

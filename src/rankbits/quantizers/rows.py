@@ -15,6 +15,8 @@ CHUNK = 1 << 20  # numbers of one chunk: it stays in cache from the product to t
 
 def embeddings(name: str, value: Any, dim: int | None = None) -> Any:
     """(n, dim) floats, as they came: an array, maybe memory-mapped, or a tensor on any device."""
+    if hasattr(value, "tocsr") or getattr(value, "is_sparse", False):
+        _check.refuse(f"{name} must be a dense array, not a sparse one (toarray makes it dense).")
     if not isinstance(value, torch.Tensor):
         value = _check.matrix(name, value)
         kind = value.dtype.kind

@@ -80,7 +80,7 @@ class SupervisedRotation(rotations.Rotation):
         self.climbs = climbs
         self.seed = seed
 
-    def fit(self, embeddings: Any, labels: Any = None) -> SupervisedRotation:
+    def _fit(self, embeddings: Any, labels: Any) -> None:
         value = rows.embeddings("embeddings", embeddings)
         marks = None if labels is None else _check.labels("labels", labels, len(value))
         drawn, chosen = rows.sample(value, rotations.MOST_ROWS, self.seed)
@@ -107,7 +107,6 @@ class SupervisedRotation(rotations.Rotation):
         rotation = candidates[self.chosen_]
         self.objective_ = 1 - self.judged_[self.chosen_]
         self._keep(rotation, map_before)
-        return self
 
     def _climb(
         self,
