@@ -15,6 +15,11 @@ X = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
 def test_the_only_table_needs_no_name(tmp_path):
     np.savez(tmp_path / "x.npz", anything=X, labels=np.arange(6))
     np.testing.assert_array_equal(read_array(tmp_path / "x.npz"), X)
+    np.savez(tmp_path / "small.npz", anything=X.astype(np.int8), labels=np.arange(6))
+    assert read_array(tmp_path / "small.npz").dtype == np.int8
+    np.savez(tmp_path / "codes.npz", packed=X.astype(np.int8).view(np.uint8))
+    with pytest.raises(rb.Refusal, match="an array called 'embeddings'; it holds packed"):
+        read_array(tmp_path / "codes.npz")
     np.savez(tmp_path / "two.npz", a=X, b=X)
     with pytest.raises(rb.Refusal, match="an array called 'embeddings'; it holds a, b"):
         read_array(tmp_path / "two.npz")

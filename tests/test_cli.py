@@ -184,7 +184,7 @@ def test_refusals_of_fit_and_encode_write_nothing(floats, capsys):
     for words, sentence in [
         (("fit", str(folder / "nan.npy"), "--bits", "8", "-o", q), "row 3 has nan or inf"),
         (("fit", str(folder / "zero.npy"), "-o", q), "row 5 is one"),
-        (("fit", str(folder / "whole.npy"), "-o", q), "embeddings must be floats; got int64."),
+        (("fit", str(folder / "whole.npy"), "-o", q), "floats, int8 or uint8; got int64."),
         (("fit", str(folder / "flat.npy"), "-o", q), "column 1 is one"),
         (("fit", str(folder / "half.npy"), "-o", q), "is truncated, damaged or not a .npy file."),
         (("fit", x, "--bits", "500", "-o", q), "at least as many rows as bits, 500; got 300."),

@@ -336,7 +336,7 @@ def test_adam_is_that_of_torch():
         (lambda x: rb.Projection(12).fit(x.index_fill(1, torch.tensor([3]), 1.0)), "11 directions"),
         (lambda x: rb.Sign().fit(x.index_fill(0, torch.tensor([4]), torch.nan)), "row 4 has nan"),
         (lambda x: rb.Projection(4).fit(x.index_fill(0, torch.tensor([4]), torch.inf)), "row 4"),
-        (lambda x: rb.H2Q().fit(x.long()), "embeddings must be floats; got torch.int64."),
+        (lambda x: rb.H2Q().fit(x.long()), "floats, int8 or uint8; got torch.int64."),
         (lambda x: rb.H2Q().fit(np.arange(6)), "two dimensions"),
         (lambda x: rb.H2Q(loss="l3").fit(x), "loss must be one of 'l2', 'l1'"),
         (lambda x: rb.H2Q(solver="adam").fit(x), "solver must be one of 'fast', 'sgd'"),

@@ -24,6 +24,8 @@ def read_array(path: str | os.PathLike[str], name: str = "embeddings") -> np.nda
     if name in found:
         return found[name]
     tables = [a for a in found.values() if a.ndim == 2 and a.dtype.kind == "f"]
+    # uint8 with two dimensions may as well be packed codes: these need the name
+    tables = tables or [a for a in found.values() if a.ndim == 2 and a.dtype == np.int8]
     if len(tables) != 1:
         listed = ", ".join(sorted(found)) or "nothing"
         _check.refuse(f"{path} must hold an array called '{name}'; it holds {listed}.")

@@ -113,7 +113,7 @@ class Quantizer(abc.ABC):
 
     def transform(self, embeddings: Any) -> Any:
         """(n, dim) -> (n, bits) floats whose signs are the bits; an array for an array, a tensor
-        for a tensor, on its device."""
+        for a tensor, on its device. One row, (dim,), gives (1, bits)."""
         self._fitted()
         value = rows.embeddings("embeddings", embeddings, self.weight_.shape[1])
         parts = [self._map(part) for _, part in rows.chunks(value)]
@@ -121,7 +121,10 @@ class Quantizer(abc.ABC):
         return found if isinstance(embeddings, torch.Tensor) else found.numpy()
 
     def encode(self, embeddings: Any) -> Codes:
-        """(n, dim) -> ``Codes``, the signs of ``transform``, a few rows in memory at a time."""
+        """(n, dim) -> ``Codes``, the signs of ``transform``, a few rows in memory at a time.
+
+        One row, (dim,), gives one code.
+        """
         self._fitted()
         value = rows.embeddings("embeddings", embeddings, self.weight_.shape[1])
         packed = np.zeros((len(value), (self.bits_ + 7) // 8), np.uint8)
