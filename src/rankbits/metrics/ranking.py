@@ -130,8 +130,8 @@ def rank_codes(
 ) -> Ranking:
     """Rank codes by Hamming distance: one level for each distance 0 .. bits.
 
-    Labels are (n,) whole numbers or (n, C) multi-hot; ``relevance="any"`` gives grade 1 where a
-    label is shared, ``"count"`` the number of shared labels; or ``relevance`` is the (Q, N)
+    Labels are (n,) whole numbers or names, or (n, C) multi-hot; ``relevance="any"`` gives grade 1
+    where a label is shared, ``"count"`` the number of shared labels; or ``relevance`` is the (Q, N)
     grades. ``exclude_self``: the database is the queries themselves, and each leaves itself out.
 
     >>> from rankbits import pack

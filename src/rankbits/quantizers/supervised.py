@@ -40,12 +40,12 @@ FEWEST_STEPS, MOST_STEPS, ROWS_A_STEP = 150, 500, 20  # more rows: more steps, m
 class SupervisedRotation(rotations.Rotation):
     """The rotation that ranks best: tie-aware AP over the orthogonal group.
 
-    ``bits`` other than dim: principal components first. ``labels`` (n,) or multi-hot (n, C);
-    without labels each row's own nearest neighbours are ranked (tie-aware NDCG). The best of
-    ``climbs`` is kept, each from an H2Q rotation of its own by ``steps`` steps of Adam on batches
-    of ``batch`` rows, with tanh(alpha y) in place of signs while alpha rises to four times
-    ``alpha``. By default ``steps`` is n / 20 but at least 150 and at most 500, and ``weight``, that
-    of the quantization error, 100 / n.
+    ``bits`` other than dim: principal components first. ``labels`` are (n,), numbers or names, or
+    multi-hot (n, C); without labels each row's own nearest neighbours are ranked (tie-aware NDCG).
+    The best of ``climbs`` is kept, each from an H2Q rotation of its own by ``steps`` steps of Adam
+    on batches of ``batch`` rows, with tanh(alpha y) in place of signs while alpha rises to four
+    times ``alpha``. By default ``steps`` is n / 20 but at least 150 and at most 500, and
+    ``weight``, that of the quantization error, 100 / n.
 
     ``judged_`` has the metric of the rows' own codes for "identity", "h2q" and each climb, and
     ``chosen_`` says which won: never one that ranks these rows worse than the identity or H2Q.
