@@ -303,9 +303,43 @@ def test_parquet_tables(tmp_path):
         read_examples(tmp_path / "e.parquet")
 
 
+def test_names_in_parquet_are_labels(tmp_path):
+    """The columns are there, and data check says so."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for inputs in ("embeddings", "embedding", "features"):
+        for label in ("label", "labels", "class"):
+            rows = {inputs: [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], label: ["owl", "ant", "owl"]}
+            parquet.write_table(pyarrow.table(rows), tmp_path / "e.parquet")
+            found = read_examples(tmp_path / "e.parquet")
+            assert found.class_names == ("ant", "owl") and found.labels.tolist() == [1, 0, 1]
+            assert inspect(tmp_path / "e.parquet").classes == 2
+    rows = {"file_name": ["a.png", "b.png"], "labels": ["owl", "ant"], "title": ["x", "y"]}
+    parquet.write_table(pyarrow.table(rows), tmp_path / "t.parquet")
+    assert read_examples(tmp_path / "t.parquet").class_names == ("ant", "owl")
+    parquet.write_table(pyarrow.table(rows).drop(["labels"]), tmp_path / "t.parquet")
+    with pytest.raises(Refusal, match=r"must have a column 'label' .*; it has file_name, title"):
+        read_examples(tmp_path / "t.parquet")
+    rows = {"embeddings": [[1, 2], [3, 4]], "labels": [0, 1]}
+    schema = pyarrow.schema(
+        {"embeddings": pyarrow.list_(pyarrow.int8()), "labels": pyarrow.int64()}
+    )
+    parquet.write_table(pyarrow.table(rows, schema=schema), tmp_path / "e.parquet")
+    assert read_examples(tmp_path / "e.parquet").inputs.dtype == np.float32
+
+
+def test_images_inside_parquet_are_refused_with_what_to_do(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = {"image": [{"bytes": b"x", "path": "1.png"}], "label": [0]}
+    parquet.write_table(pyarrow.table(rows), tmp_path / "i.parquet")
+    with pytest.raises(Refusal, match=r"inside its column 'image'.*write each to a file"):
+        read_examples(tmp_path / "i.parquet")
+
+
 BAD_TABLES = {
-    "must have a column 'path' or 'file' or 'image'; it has name, label": "name,label\na,b\n",
-    "must have a column 'label' or 'class'; it has path": "path\na\n",
+    "must have a column 'path' or 'file' or 'image' or": "name,label\na,b\n",
+    "must have a column 'label' or 'labels' or 'class'; it has path": "path\na\n",
     "must have rows; it has only its header": "path,label\n",
     "line 3 must have 2 fields; got 3": "path,label\na,b\na,b,c\n",
     "row 2 has no label": "path,label\na,b\nc,\n",

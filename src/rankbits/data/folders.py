@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,15 +13,19 @@ from rankbits import _check
 from rankbits.data.arrays import read_columns
 from rankbits.data.examples import Examples
 from rankbits.data.images import SUFFIXES, ImageFiles
+from rankbits.data.tables import (
+    COLUMNS,
+    find_column,
+    list_parquet_columns,
+    read_parquet_columns,
+    read_text_columns,
+    spell_column,
+)
 
 TABLES = (".csv", ".tsv", ".parquet")
 ARRAYS = (".npz", ".safetensors", ".parquet")
-COLUMNS = {
-    "path": ("path", "file", "image"),
-    "label": ("label", "class"),
-    "category": ("category",),
-}
 SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "query", "gallery"}
+INPUTS = ("features", "embeddings", "embedding", "images")
 DEEPEST = 4
 
 
@@ -50,10 +53,11 @@ def read_examples(path: str | os.PathLike[str]) -> Examples:
     if not source.is_file():
         _check.refuse(f"{source} does not exist.")
     if source.suffix in (".csv", ".tsv"):
-        return _of_table(source, _text_columns(source))
+        return _of_table(source, read_text_columns(source))
     if source.suffix == ".parquet":
-        texts = _parquet_columns(source)
-        return _of_table(source, texts) if _column(texts, "path") else _of_arrays(source)
+        if find_column(list_parquet_columns(source), "path"):
+            return _of_table(source, read_parquet_columns(source))
+        return _of_arrays(source)
     if source.suffix in ARRAYS:
         return _of_arrays(source)
     _check.refuse(
@@ -126,18 +130,12 @@ def named(values: Iterable[Any]) -> tuple[np.ndarray, tuple[str, ...]]:
     return np.fromiter((of[text] for text in texts), np.int64, len(texts)), tuple(known)
 
 
-def _column(columns: dict[str, Any], wanted: str) -> str:
-    """The name under which a table has a column, or ''."""
-    return next((name for name in columns if name.strip().lower() in COLUMNS[wanted]), "")
-
-
 def _of_table(source: Path, columns: dict[str, Sequence[str]]) -> Examples:
-    names = {wanted: _column(columns, wanted) for wanted in COLUMNS}
+    names = {wanted: find_column(columns, wanted) for wanted in COLUMNS}
     for wanted in ("path", "label"):
         if not names[wanted]:
-            spelled = " or ".join(f"'{name}'" for name in COLUMNS[wanted])
             held = ", ".join(columns) or "nothing"
-            _check.refuse(f"{source} must have a column {spelled}; it has {held}.")
+            _check.refuse(f"{source} must have a column {spell_column(wanted)}; it has {held}.")
     texts = columns[names["label"]]
     paths = [str(source.parent / path.strip()) for path in columns[names["path"]]]
     if not paths:
@@ -172,60 +170,26 @@ def _labels(source: Path, texts: Sequence[str]) -> tuple[np.ndarray, tuple[str, 
     return hot, classes
 
 
-def _text_columns(source: Path) -> dict[str, Sequence[str]]:
-    try:
-        with open(source, encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter="\t" if source.suffix == ".tsv" else ",")
-            header = next(reader, [])
-            rows = []
-            for row in reader:
-                if not row:
-                    continue
-                if len(row) != len(header):
-                    _check.refuse(
-                        f"{source} line {reader.line_num} must have {len(header)} fields; "
-                        f"got {len(row)}."
-                    )
-                rows.append(row)
-    except (UnicodeDecodeError, csv.Error):
-        _check.refuse(f"{source} is not a table in UTF-8 text.")
-    return {name: [row[i] for row in rows] for i, name in enumerate(header)}
-
-
-def _parquet_columns(source: Path) -> dict[str, Sequence[str]]:
-    """The plain columns of a parquet file as text."""
-    try:
-        import pyarrow
-        import pyarrow.parquet as parquet
-    except ImportError:
-        _check.refuse("Parquet files need the package pyarrow: pip install 'rankbits[parquet]'.")
-    try:
-        schema = parquet.read_schema(source)
-        plain = [f.name for f in schema if not pyarrow.types.is_nested(f.type)]
-        table = parquet.read_table(source, columns=plain)
-    except (pyarrow.ArrowException, OSError):
-        _check.refuse(f"{source} is truncated, damaged or not a .parquet file.")
-    return {
-        name: ["" if value is None else str(value) for value in table.column(name).to_pylist()]
-        for name in plain
-        if any(name.strip().lower() in known for known in COLUMNS.values())
-    }
-
-
 def _of_arrays(source: Path) -> Examples:
-    found = read_columns(source)
-    key = next((name for name in ("features", "embeddings", "images") if name in found), None)
-    if key is None or "labels" not in found:
-        held = ", ".join(sorted(found)) or "nothing"
+    columns = read_columns(source)
+    inputs = next((name for name in INPUTS if name in columns), None)
+    label = "labels" if "labels" in columns else find_column(columns, "label")
+    if inputs is None or not label:
+        held = ", ".join(sorted(columns)) or "nothing"
         _check.refuse(
             f"{source} must hold 'labels' and one of 'features', 'embeddings' or 'images'; "
             f"it holds {held}."
         )
-    names: dict[str, tuple[str, ...]] = {"labels": (), "categories": ()}
-    for column in names:
-        values = found.get(column)
-        if values is not None and values.dtype.kind == "U" and values.ndim == 1:
-            found[column], names[column] = named(values.tolist())
-    return Examples(
-        found[key], found["labels"], found.get("categories"), names["labels"], names["categories"]
-    )
+    labels, class_names = _number(columns[label])
+    categories, category_names = _number(columns.get("categories"))
+    values = columns[inputs]
+    if values.ndim == 2 and values.dtype in (np.int8, np.uint8):
+        values = values.astype(np.float32)  # embeddings as services sell them
+    return Examples(values, labels, categories, class_names, category_names)
+
+
+def _number(values: Any) -> tuple[Any, tuple[str, ...]]:
+    """Names (n,) as numbers, and the names; numbers as they are."""
+    if values is not None and values.dtype.kind in "UT" and values.ndim == 1:
+        return named(values.tolist())
+    return values, ()
