@@ -26,14 +26,14 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_names_are_numbered_in_their_order(form):
-    found = _check.labels("labels", FORMS[form](NAMES), 4)
+    found = _check.labels("labels", FORMS[form](NAMES), 4, names=True)
     assert found.dtype == np.int64 and found.tolist() == [3, 0, 2, 1]
 
 
 def test_series_of_pandas_are_names():
     pandas = pytest.importorskip("pandas")
     for series in (pandas.Series(NAMES), pandas.Series(NAMES, dtype="category")):
-        assert _check.labels("labels", series, 4).tolist() == [3, 0, 2, 1]
+        assert _check.labels("labels", series, 4, names=True).tolist() == [3, 0, 2, 1]
     with pytest.raises(rb.Refusal, match="all be names or all whole numbers; row 1 has nan"):
         _check.labels("labels", pandas.Series(["a", None], dtype="str"), 2)
 
@@ -101,6 +101,7 @@ def test_quantizers_examples_batches_and_losses_take_names():
          "labels must not be empty names; row 1 is one."),
         (lambda: _check.labels("labels", ["a", None], 2), "row 1 has None."),
         (lambda: _check.labels("labels", [["a"], ["b", "c"]], 2), "must be an array of numbers"),
+        (lambda: _check.labels("labels", NAMES, 4), "numbers here; got names such as 'wren'."),
         (lambda: Examples(X[:2], ["a", "b"], class_names=("c", "d")), "class_names cannot be"),
         (lambda: Examples(X[:2], ["a"]), "labels must have one row for each of the inputs: 2; got"),
     ],

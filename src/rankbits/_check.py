@@ -191,8 +191,11 @@ def number_names(query_labels: Any, database_labels: Any) -> tuple[Any, Any]:
     """
     query = label_names("query_labels", query_labels)
     database = label_names("database_labels", database_labels)
-    if (query is None and database is None) or query_labels is None or database_labels is None:
+    if query is None and database is None:
         return query_labels, database_labels
+    for name, given in (("query_labels", query_labels), ("database_labels", database_labels)):
+        if given is None:
+            refuse(f"{name} must be given, as names too.")
     if query is None or database is None:
         ours, theirs = ("numbers", "names") if query is None else ("names", "numbers")
         refuse(
@@ -203,16 +206,21 @@ def number_names(query_labels: Any, database_labels: Any) -> tuple[Any, Any]:
     return numbers[: len(query)], numbers[len(query) :]
 
 
-def labels(name: str, value: Any, rows: int) -> np.ndarray:
-    """(n,) whole numbers as int64, or (n, C) multi-hot as bool; names are numbered in their order.
+def labels(name: str, value: Any, rows: int, *, names: bool = False) -> np.ndarray:
+    """(n,) whole numbers as int64, or (n, C) multi-hot as bool.
 
-    Two sets of labels that are compared go through ``number_names`` first.
+    ``names``: whether (n,) names are taken too; they are numbered in their order. The numbers of
+    one set mean nothing beside those of another, so labels that are compared go through
+    ``number_names`` first, and labels for a file are not numbered by themselves.
     """
     if value is None:
         refuse(f"{name} must be given: (n,) whole numbers or names, or (n, C) multi-hot.")
-    names = label_names(name, value)
-    if names is not None:
-        value = np.unique(names, return_inverse=True)[1]
+    words = label_names(name, value)
+    if words is not None and not names:
+        example = f" such as '{words[0]}'" if len(words) else ""
+        refuse(f"{name} must be whole numbers here; got names{example}.")
+    if words is not None:
+        value = np.unique(words, return_inverse=True)[1]
     found = finite(name, array(name, value))
     if found.ndim not in (1, 2):
         refuse(f"{name} must have shape (n,) or (n, C); got {found.shape}.")

@@ -30,7 +30,8 @@ class Batches(Sampler[list[int]], abc.ABC):
     ) -> None:
         names = _check.label_names("labels", labels)
         found = _check.array("labels", labels) if names is None else names
-        self.labels = _check.labels("labels", found, len(found) if found.ndim else 0)
+        rows = len(found) if found.ndim else 0
+        self.labels = _check.labels("labels", found, rows, names=True)
         _check.not_empty("labels", len(self.labels))
         if self.labels.ndim == 2 and not isinstance(self, RandomBatches):
             _check.refuse(

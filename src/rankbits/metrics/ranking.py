@@ -156,7 +156,7 @@ def _own_grades(labels: Any, relevance: Any, rows: int) -> np.ndarray:
         if hasattr(relevance, "tocsr"):
             return relevance.tocsr().diagonal().astype(np.int64)
         return np.diagonal(_check.grades("relevance", relevance)).astype(np.int64)
-    found = _check.labels("query_labels", labels, rows)
+    found = _check.labels("query_labels", labels, rows, names=True)
     if found.ndim == 1:
         return np.ones(rows, np.int64)
     own = found.sum(axis=1)

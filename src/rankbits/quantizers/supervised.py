@@ -82,7 +82,7 @@ class SupervisedRotation(rotations.Rotation):
 
     def _fit(self, embeddings: Any, labels: Any) -> None:
         value = rows.embeddings("embeddings", embeddings)
-        marks = None if labels is None else _check.labels("labels", labels, len(value))
+        marks = None if labels is None else _check.labels("labels", labels, len(value), names=True)
         drawn, chosen = rows.sample(value, rotations.MOST_ROWS, self.seed)
         marks = None if marks is None else marks[chosen]
         map_before: AffineMap | None = None
