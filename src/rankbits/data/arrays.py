@@ -49,6 +49,10 @@ def read_columns(path: str | os.PathLike[str], only: str = "embeddings") -> dict
     except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, _check.Refusal):
             raise
+        if "Object arrays" in str(error) or "Python objects" in str(error):  # numpy's words
+            _check.refuse(
+                f"{source} holds Python objects, which are not read; save strings with dtype=str."
+            )
         _check.refuse(f"{source} is truncated, damaged or not a {source.suffix} file.")
 
 
