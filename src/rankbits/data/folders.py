@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from rankbits import _check
 from rankbits.data.arrays import read_columns
 from rankbits.data.examples import Examples
 from rankbits.data.images import SUFFIXES, ImageFiles
+from rankbits.data.metadata import Columns, find_label_column, find_metadata
 from rankbits.data.tables import (
     COLUMNS,
     find_column,
@@ -33,6 +36,8 @@ def read_examples(path: str | os.PathLike[str]) -> Examples:
     """Examples from what a user has.
 
     - a folder ``class/*.png`` or ``category/class/*.png``, whichever it is told by its depth;
+    - a folder with images and a table metadata.csv (or .jsonl, .parquet), as Hugging Face's
+      imagefolder has it: column file_name, and label or the only other whose values repeat;
     - a ``.csv``, ``.tsv`` or ``.parquet`` table with the columns path, label and perhaps category;
       paths are relative to the table, and labels joined by ``|`` or ``;`` are several;
     - an ``.npz`` or ``.safetensors`` with features (or embeddings, or uint8 images), labels and
@@ -47,9 +52,32 @@ def read_examples(path: str | os.PathLike[str]) -> Examples:
     >>> found.class_names, found.labels.tolist()
     (('cat', 'dog'), [[True, False], [True, True]])
     """
+    reading = read_leniently(path)
+    if reading.misplaced:
+        usual = reading.examples.inputs.paths[0]  # type: ignore[union-attr]
+        odd = reading.misplaced[0]
+        _check.refuse(f"All images must lie equally deep; {usual} and {odd} do not.")
+    return reading.examples
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Examples, image files that lie at another depth than most, and what a person should know."""
+
+    examples: Examples
+    misplaced: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def read_leniently(path: str | os.PathLike[str]) -> Reading:
+    """``read_examples``, which leaves out image files that lie at another depth than most."""
     source = Path(path)
     if source.is_dir():
         return _of_folder(source)
+    return Reading(_of_file(source))
+
+
+def _of_file(source: Path) -> Examples:
     if not source.is_file():
         _check.refuse(f"{source} does not exist.")
     if source.suffix in (".csv", ".tsv"):
@@ -90,30 +118,59 @@ def by_folder(folder: str | os.PathLike[str]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _of_folder(folder: Path) -> Examples:
+def _of_folder(folder: Path) -> Reading:
     found = by_folder(folder)
     if not found:
         _check.refuse(f"{folder} holds no image ({', '.join(SUFFIXES)}).")
-    depths = {len(names): path for path, names in found.items()}
-    if len(depths) > 1:
-        few, many = depths[min(depths)], depths[max(depths)]
-        _check.refuse(f"All images must lie equally deep; {few} and {many} do not.")
-    depth = next(iter(depths))
+    metadata = find_metadata(folder)
+    if metadata is not None:
+        source, columns = metadata
+        label = find_label_column(source, columns)
+        if label:
+            return _of_metadata(source, columns, label, found)
+        if not any(found.values()):
+            _check.refuse(
+                f"{source} must have a column 'label', or one whose values repeat; it has "
+                f"{', '.join(columns)}."
+            )
+    return _of_classes(folder, found)
+
+
+def _of_metadata(
+    source: Path, columns: Columns, label: str, found: dict[str, tuple[str, ...]]
+) -> Reading:
+    names = find_column(columns, "path"), find_column(columns, "category")
+    table = {name: columns[name] for name in names if name} | {"label": columns[label]}
+    examples = _of_table(source, table)
+    notes = [f"labels are the column '{label}' of {source.name}"]
+    listed = {os.path.normpath(path) for path in examples.inputs.paths}  # type: ignore[union-attr]
+    unlisted = sum(os.path.normpath(path) not in listed for path in found)
+    if unlisted:
+        notes.append(f"{unlisted:,} images are not in {source.name}, and are left out")
+    return Reading(examples, notes=tuple(notes))
+
+
+def _of_classes(folder: Path, found: dict[str, tuple[str, ...]]) -> Reading:
+    counts = Counter(len(names) for names in found.values())
+    depth = min(counts, key=lambda depth: (-counts[depth], depth))
+    misplaced = tuple(path for path, names in found.items() if len(names) != depth)
+    found = {path: names for path, names in found.items() if len(names) == depth}
     if depth not in (1, 2):
         _check.refuse(
             f"{folder} must hold class/*.png or category/class/*.png; got {next(iter(found))}."
         )
     tops = {names[0] for names in found.values()}
-    if depth == 2 and {top.lower() for top in tops} <= SPLITS:
+    if {top.lower() for top in tops} <= SPLITS:
+        what = "classes" if depth == 1 else "categories"
         _check.refuse(
-            f"{folder} holds splits ({', '.join(sorted(tops))}), not categories: give one of them."
+            f"{folder} holds splits ({', '.join(sorted(tops))}), not {what}: give one of them."
         )
     labels, classes = named(["/".join(names) for names in found.values()])
     files = ImageFiles(np.array(list(found), dtype=str))
     if depth == 1:
-        return Examples(files, labels, class_names=classes)
+        return Reading(Examples(files, labels, class_names=classes), misplaced)
     groups, categories = named([names[0] for names in found.values()])
-    return Examples(files, labels, groups, classes, categories)
+    return Reading(Examples(files, labels, groups, classes, categories), misplaced)
 
 
 def named(values: Iterable[Any]) -> tuple[np.ndarray, tuple[str, ...]]:
