@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -262,3 +263,30 @@ def test_bash_completes(capsys):
     assert completed("rankbits", "ev") == ["evaluate"]
     assert completed("rankbits", "fit", "--me") == ["--method"]
     assert "--no-cache" in completed("rankbits", "train", "--no")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes break in another way there")
+@pytest.mark.parametrize("words", [("--help",), ("completion", "bash"), ("data", "check", "x.npz")])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_nobody_reads_ends_a_command_quietly(tmp_path, words, unbuffered):
+    """As in ``rankbits ... | head``: the reader is gone before anything is written."""
+    np.savez(tmp_path / "x.npz", features=np.eye(4), labels=[0, 0, 1, 1])
+    command = [sys.executable, "-m", "rankbits", *words]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    ) as process:  # fmt: skip
+        process.stdout.close()
+        said = process.stderr.read()
+    # newer versions of argparse pass over help that they cannot write
+    wanted = (0, 141) if words == ("--help",) else (141,)
+    assert process.returncode in wanted and said == ""
+
+
+def test_a_pipe_that_is_not_our_output_is_spoken_of(monkeypatch, capsys):
+    def lose(self):
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("rankbits.commands.data.Data.work", lose)
+    assert main(["data", "check", "x"]) == 1
+    assert capsys.readouterr().err == "rankbits: Broken pipe.\n"
