@@ -246,7 +246,7 @@ def reranking(
     )
     true = np.argsort(-(queries @ database.T), axis=1, kind="stable")[:, :K]
     dim = database.shape[1]
-    quantizer = rb.ITQ() if bits == dim else rb.Projection(bits, "pca")
+    quantizer = rb.ITQ() if bits == dim else rb.Projection(bits)
     quantizer.fit(database[:20_000])
     codes = quantizer.encode(queries)
     index = HammingIndex(bits).add(quantizer.encode(database))

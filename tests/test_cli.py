@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -184,11 +185,11 @@ def test_refusals_of_fit_and_encode_write_nothing(floats, capsys):
     for words, sentence in [
         (("fit", str(folder / "nan.npy"), "--bits", "8", "-o", q), "row 3 has nan or inf"),
         (("fit", str(folder / "zero.npy"), "-o", q), "row 5 is one"),
-        (("fit", str(folder / "whole.npy"), "-o", q), "embeddings must be floats; got int64."),
+        (("fit", str(folder / "whole.npy"), "-o", q), "floats, int8 or uint8; got int64."),
         (("fit", str(folder / "flat.npy"), "-o", q), "column 1 is one"),
         (("fit", str(folder / "half.npy"), "-o", q), "is truncated, damaged or not a .npy file."),
         (("fit", x, "--bits", "500", "-o", q), "at least as many rows as bits, 500; got 300."),
-        (("fit", x, "--bits", "8", "--method", "itq", "-o", q), "as many bits as dimensions, 16"),
+        (("fit", x, "--bits", "8", "--method", "sign", "-o", q), "as many bits as dimensions, 16"),
         (("fit", x), "Give the embeddings and where to write"),
         (("fit", str(folder / "x.csv"), "-o", q), "does not exist"),
         (("encode", x, x, "-o", str(folder / "c.npz")), "not a rankbits quantizer file"),
@@ -262,3 +263,30 @@ def test_bash_completes(capsys):
     assert completed("rankbits", "ev") == ["evaluate"]
     assert completed("rankbits", "fit", "--me") == ["--method"]
     assert "--no-cache" in completed("rankbits", "train", "--no")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes break in another way there")
+@pytest.mark.parametrize("words", [("--help",), ("completion", "bash"), ("data", "check", "x.npz")])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_nobody_reads_ends_a_command_quietly(tmp_path, words, unbuffered):
+    """As in ``rankbits ... | head``: the reader is gone before anything is written."""
+    np.savez(tmp_path / "x.npz", features=np.eye(4), labels=[0, 0, 1, 1])
+    command = [sys.executable, "-m", "rankbits", *words]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    ) as process:  # fmt: skip
+        process.stdout.close()
+        said = process.stderr.read()
+    # newer versions of argparse pass over help that they cannot write
+    wanted = (0, 141) if words == ("--help",) else (141,)
+    assert process.returncode in wanted and said == ""
+
+
+def test_a_pipe_that_is_not_our_output_is_spoken_of(monkeypatch, capsys):
+    def lose(self):
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("rankbits.commands.data.Data.work", lose)
+    assert main(["data", "check", "x"]) == 1
+    assert capsys.readouterr().err == "rankbits: Broken pipe.\n"

@@ -271,6 +271,100 @@ def test_folders_that_say_too_little_are_refused(tmp_path):
     assert read_examples(tmp_path / "sets" / "train").class_names == ("cat",)
 
 
+def metadata(folder, text, name="metadata.csv", images=6):
+    """A folder of six images with a table beside them."""
+    for number in range(images):
+        paint(folder / "images" / f"{number}.png", number)
+    return layouts.write(folder / name, text)
+
+
+def rows_of(*columns):
+    """Six lines about six images."""
+    lines = [
+        [f"images/{number}.png", *values]
+        for number, *values in zip(range(6), *columns, strict=True)
+    ]
+    return "".join(",".join(line) + "\n" for line in lines)
+
+
+@pytest.mark.parametrize("label", ["label", "labels", "Class", "species"])
+def test_a_folder_with_metadata(tmp_path, label):
+    """Hugging Face's imagefolder; the texts differ in each row, so they are no labels."""
+    metadata(tmp_path, f"file_name,text,{label}\n" + rows_of("abcdef", ["owl", "ant"] * 3))
+    found = read_examples(tmp_path)
+    assert found.class_names == ("ant", "owl") and found.labels.tolist() == [1, 0] * 3
+    assert found.inputs.paths[3] == str(tmp_path / "images" / "3.png")
+    looked = inspect(tmp_path)
+    assert looked.classes == 2 and not looked.unreadable
+    assert str(looked).endswith(
+        f"nothing amiss was found\nlabels are the column '{label}' of metadata.csv"
+    )
+
+
+def test_metadata_of_every_form(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = [{"file_name": f"images/{n}.png", "label": "ba"[n % 2], "note": None} for n in range(6)]
+    metadata(tmp_path / "a", "\n".join(map(json.dumps, rows)) + "\n\n", "metadata.jsonl")
+    metadata(tmp_path / "b", "", "metadata.parquet")
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "b" / "metadata.parquet")
+    for folder in ("a", "b"):
+        found = read_examples(tmp_path / folder)
+        assert found.class_names == ("a", "b") and found.labels.tolist() == [1, 0] * 3
+    layouts.write(tmp_path / "a" / "metadata.jsonl", '{"file_name": "x"}\n[1]\n')
+    with pytest.raises(Refusal, match=r"metadata.jsonl line 2 is not a JSON object"):
+        read_examples(tmp_path / "a")
+
+
+def test_images_that_metadata_lack_are_counted(tmp_path):
+    text = "file_name,label\n" + rows_of(["owl", "ant"] * 3) + "images/none.png,ant\n"
+    metadata(tmp_path, text)
+    paint(tmp_path / "images" / "more.png")
+    looked = inspect(tmp_path)
+    assert looked.examples == 7 and len(looked.unreadable) == 1
+    assert looked.note.endswith("; 1 images are not in metadata.csv, and are left out")
+
+
+def test_metadata_that_say_too_little(tmp_path):
+    flat = tmp_path / "flat"
+    for number in range(4):
+        paint(flat / f"{number}.png")
+    layouts.write(flat / "metadata.csv", "file_name,text\n0.png,a\n1.png,b\n")
+    with pytest.raises(Refusal, match=r"must have a column 'label', .*; it has file_name, text"):
+        read_examples(flat)
+    two = metadata(tmp_path / "two", "file_name,bird,sex\n" + rows_of("xyxyxy", "mmmfff")).parent
+    with pytest.raises(Refusal, match="must call one column 'label'; it could be any of bird, sex"):
+        read_examples(two)
+    paint(tmp_path / "classes" / "owl" / "1.png")
+    paint(tmp_path / "classes" / "ant" / "1.png")
+    for text in ("file_name,text\nowl/1.png,a\nant/1.png,b\n", "about,these\nx,y\n"):
+        layouts.write(tmp_path / "classes" / "metadata.csv", text)
+        assert read_examples(tmp_path / "classes").class_names == ("ant", "owl")
+    paint(tmp_path / "splits" / "train" / "1.png")
+    with pytest.raises(Refusal, match=r"holds splits \(train\), not classes: give one of them"):
+        read_examples(tmp_path / "splits")
+
+
+def test_a_look_names_what_lies_elsewhere_and_goes_on(tmp_path):
+    for shade, name in enumerate(("a/1.png", "a/2.png", "b/1.png", "b/2.png", "b/c/odd.png")):
+        paint(tmp_path / name, shade)
+    paint(tmp_path / "odd.png", 9)
+    found = inspect(tmp_path)
+    assert found.examples == 4 and found.classes == 2
+    assert [os.path.relpath(p, tmp_path) for p in found.misplaced] == ["odd.png", "b/c/odd.png"]
+    assert "2 images lie at another depth than the rest" in str(found)
+    assert "nothing amiss" not in str(found) and str(tmp_path / "odd.png") in str(found)
+    with pytest.raises(Refusal, match="must lie equally deep"):
+        read_examples(tmp_path)
+
+
+def test_one_class_is_amiss(tmp_path):
+    paint(tmp_path / "images" / "1.png", 1)
+    paint(tmp_path / "images" / "2.png", 2)
+    assert "all examples are of one class" in str(inspect(tmp_path))
+    assert "nothing amiss" not in str(inspect(tmp_path))
+
+
 def test_tables(tmp_path):
     table = layouts.write(
         tmp_path / "t.csv", '\ufeffImage,note,Class,category\na.png,"x, y",10,wild\n b.png ,z,9,\n'
@@ -303,9 +397,43 @@ def test_parquet_tables(tmp_path):
         read_examples(tmp_path / "e.parquet")
 
 
+def test_names_in_parquet_are_labels(tmp_path):
+    """The columns are there, and data check says so."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for inputs in ("embeddings", "embedding", "features"):
+        for label in ("label", "labels", "class"):
+            rows = {inputs: [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], label: ["owl", "ant", "owl"]}
+            parquet.write_table(pyarrow.table(rows), tmp_path / "e.parquet")
+            found = read_examples(tmp_path / "e.parquet")
+            assert found.class_names == ("ant", "owl") and found.labels.tolist() == [1, 0, 1]
+            assert inspect(tmp_path / "e.parquet").classes == 2
+    rows = {"file_name": ["a.png", "b.png"], "labels": ["owl", "ant"], "title": ["x", "y"]}
+    parquet.write_table(pyarrow.table(rows), tmp_path / "t.parquet")
+    assert read_examples(tmp_path / "t.parquet").class_names == ("ant", "owl")
+    parquet.write_table(pyarrow.table(rows).drop(["labels"]), tmp_path / "t.parquet")
+    with pytest.raises(Refusal, match=r"must have a column 'label' .*; it has file_name, title"):
+        read_examples(tmp_path / "t.parquet")
+    rows = {"embeddings": [[1, 2], [3, 4]], "labels": [0, 1]}
+    schema = pyarrow.schema(
+        {"embeddings": pyarrow.list_(pyarrow.int8()), "labels": pyarrow.int64()}
+    )
+    parquet.write_table(pyarrow.table(rows, schema=schema), tmp_path / "e.parquet")
+    assert read_examples(tmp_path / "e.parquet").inputs.dtype == np.float32
+
+
+def test_images_inside_parquet_are_refused_with_what_to_do(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = {"image": [{"bytes": b"x", "path": "1.png"}], "label": [0]}
+    parquet.write_table(pyarrow.table(rows), tmp_path / "i.parquet")
+    with pytest.raises(Refusal, match=r"inside its column 'image'.*write each to a file"):
+        read_examples(tmp_path / "i.parquet")
+
+
 BAD_TABLES = {
-    "must have a column 'path' or 'file' or 'image'; it has name, label": "name,label\na,b\n",
-    "must have a column 'label' or 'class'; it has path": "path\na\n",
+    "must have a column 'path' or 'file' or 'image' or": "name,label\na,b\n",
+    "must have a column 'label' or 'labels' or 'class'; it has path": "path\na\n",
     "must have rows; it has only its header": "path,label\n",
     "line 3 must have 2 fields; got 3": "path,label\na,b\na,b,c\n",
     "row 2 has no label": "path,label\na,b\nc,\n",
@@ -334,7 +462,7 @@ def test_array_files(tmp_path):
     with pytest.raises(Refusal, match=r"must hold 'labels' and one of .* it holds features"):
         read_examples(path)
     np.savez(path, features=np.eye(2), labels=np.array([{}, None], object))
-    with pytest.raises(Refusal, match=r"truncated, damaged or not a .npz file"):
+    with pytest.raises(Refusal, match="holds Python objects, which are not read"):
         read_examples(path)
     path.write_bytes(b"PK")
     with pytest.raises(Refusal, match=r"truncated, damaged or not a .npz file"):

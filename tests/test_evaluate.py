@@ -185,3 +185,33 @@ def test_the_tie_break_protocol_can_leave_the_query_out(made):
     ranking = rb.rank(key, labels[:, None] == labels, exclude_self=True)
     wanted = np.nanmean(rb.average_precision(ranking))
     assert report["mAP"] == pytest.approx(wanted, abs=1e-12)
+
+
+def test_where_nothing_is_relevant_words_say_so(made, tmp_path):
+    codes, _, _ = made
+    report = rb.evaluate(codes[:5], codes[5:], ["owl"] * 5, ["ant"] * 245, k=10)
+    sentence = "No query has a relevant item in the database: all 5 queries were left out"
+    report.to_html(tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text()
+    for text in (str(report), report.to_markdown(), page):
+        assert sentence in text and "undefined" in text
+        assert not re.search(r"\bnan\b", text)
+    assert repr(report).startswith("Report(mAP undefined")
+    again = rb.Report.from_json(report.to_json())
+    assert str(again) == str(report)
+    some = rb.evaluate(codes[:2], codes[2:], [0, 9], [0] * 248, k=10)
+    assert "1 of 2 queries have nothing relevant in the database" in str(some)
+    assert "undefined," in str(some) and "No query" not in str(some)
+
+
+def test_a_report_is_a_frame_of_pandas(made):
+    pandas = pytest.importorskip("pandas")
+    codes, labels, _ = made
+    report = rb.evaluate(*split(codes, labels), k=10)
+    frame = report.to_frame()
+    assert isinstance(frame, pandas.DataFrame)
+    assert list(frame.columns) == ["name", "value", "worst", "best"]
+    assert frame["name"].tolist() == list(report.figures)
+    row = frame.set_index("name").loc["mAP"]
+    figure = report.figures["mAP"]
+    assert (row["value"], row["worst"], row["best"]) == (figure.value, figure.worst, figure.best)

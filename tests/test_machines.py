@@ -26,10 +26,10 @@ x = x[:, x[300:].std(axis=0) > 0]
 projection = rb.Projection(24).fit(x[300:])
 turned = projection.transform(x)
 codes = {"pca": projection.encode(x)}
-for made in (rb.ITQ(), rb.H2Q(), rb.H2Q("min_entry"), rb.H2Q("bit_var")):
+for made in (rb.ITQ(), rb.H2Q(), rb.H2Q(loss="min_entry"), rb.H2Q(loss="bit_var")):
     codes[repr(made)] = made.fit(turned[300:]).encode(turned)
 bits = {name: hashlib.sha256(each.packed.tobytes()).hexdigest() for name, each in codes.items()}
-near = [rb.Projection(56).fit(x[300:]).objective_, rb.H2Q("l1").fit(turned[300:]).objective_]
+near = [rb.Projection(56).fit(x[300:]).objective_, rb.H2Q(loss="l1").fit(turned[300:]).objective_]
 drawn = torch.randn(99, 99, generator=torch.Generator().manual_seed(0))
 print(json.dumps({"bits": bits, "near": near, "rounded": float((drawn @ drawn).sum())}))
 """

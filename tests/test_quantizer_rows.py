@@ -75,3 +75,47 @@ def test_a_file_with_options_of_another_version_opens(tmp_path):
     opened = rb.load(path)
     assert opened.seed == 7 and opened.objective_ == 0.5
     assert opened.encode(np.array([[1.0, -1.0]])).signs().tolist() == [[1, -1]]
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+def test_small_whole_numbers_are_taken_as_floats(kind, tmp_path):
+    """What services sell as int8 or uint8 embeddings."""
+    low = np.iinfo(kind).min
+    small = np.random.default_rng(1).integers(low, low + 256, (90, 6)).astype(kind)
+    floats = small.astype(np.float32)
+    np.save(tmp_path / "x.npy", small)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    quick = {"steps": 3, "climbs": 1}
+    labels = np.arange(90) % 3
+    for make in (
+        lambda: rb.Sign(),
+        lambda: rb.ITQ(4),
+        lambda: rb.H2Q(),
+        lambda: rb.Projection(4),
+        lambda: rb.Projection(4, objective="neighbours", steps=2),
+        lambda: rb.SupervisedRotation(**quick),
+    ):
+        wanted = make().fit(floats, labels)
+        for rows_given in (small, mapped, torch.from_numpy(small)):
+            fitted = make().fit(rows_given, labels)
+            assert torch.equal(fitted.weight_, wanted.weight_)
+            assert fitted.encode(rows_given) == wanted.encode(floats)
+    part = rb.Projection(4).partial_fit(small)
+    assert part.encode(small) == rb.Projection(4).partial_fit(floats).encode(floats)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy, np.ndarray.tolist])
+def test_one_row_is_one_row(kind):
+    fitted = rb.Projection(4).fit(X)
+    assert fitted.transform(kind(X[0])).shape == (1, 4)
+    assert fitted.encode(kind(X[0])) == fitted.encode(X[:1])
+    with pytest.raises(rb.Refusal, match="must have dim 6, as what was fitted; got 5"):
+        fitted.encode(kind(X[0, :5]))
+    with pytest.raises(rb.Refusal, match=r"two dimensions \(n, dim\); got shape \(6,\)"):
+        rb.Projection(4).fit(X[0])  # one row cannot be fitted to
+
+
+def test_other_whole_numbers_are_refused():
+    for kind in (np.int16, np.int64, bool):
+        with pytest.raises(rb.Refusal, match="embeddings must be floats, int8 or uint8; got"):
+            rb.Sign().fit(X.astype(kind))

@@ -35,14 +35,14 @@ EVERY = {
     "random": lambda: rb.RandomRotation(seed=3),
     "itq": lambda: rb.ITQ(),
     "itq-random": lambda: rb.ITQ(start="random", steps=5),
-    **{f"h2q-{loss}": (lambda loss=loss: rb.H2Q(loss)) for loss in LOSSES},
+    **{f"h2q-{loss}": (lambda loss=loss: rb.H2Q(loss=loss)) for loss in LOSSES},
     "h2q-sgd": lambda: rb.H2Q(solver="sgd", epochs=3),
     "h2q-adam": lambda: rb.H2Q(solver="sgd", epochs=3, optimizer="adam"),
     "supervised": lambda: rb.SupervisedRotation(steps=12, batch=200),
     "supervised-8": lambda: rb.SupervisedRotation(bits=8, steps=12, batch=200),
     "pca": lambda: rb.Projection(8),
     "pca-wide": lambda: rb.Projection(30),
-    "neighbours": lambda: rb.Projection(8, "neighbours", steps=10, batch=200),
+    "neighbours": lambda: rb.Projection(8, objective="neighbours", steps=10, batch=200),
 }
 
 
@@ -141,11 +141,11 @@ def test_the_same_seed_gives_the_same_bits(made):
 @pytest.mark.parametrize("solver", ["fast", "sgd"])
 def test_h2q_is_never_worse_than_the_identity(made, loss, solver):
     rows, _ = made
-    fitted = rb.H2Q(loss, solver=solver, epochs=2).fit(rows)
+    fitted = rb.H2Q(loss=loss, solver=solver, epochs=2).fit(rows)
     assert fitted.objective_ <= float(LOSSES[loss](sphere(rows))) + 1e-6
     aligned = torch.where(rows > 0, 1.0, -1.0)  # codes already: nothing to gain
     assert (
-        rb.H2Q(loss, solver=solver, epochs=2).fit(aligned).objective_
+        rb.H2Q(loss=loss, solver=solver, epochs=2).fit(aligned).objective_
         <= float(LOSSES[loss](aligned)) + 1e-6
     )
 
@@ -205,7 +205,7 @@ def test_where_single_precision_gives_up_double_goes_on(made, monkeypatch):
     found = orthogonal.polar(matrix)
     assert failed and found.dtype == torch.float32
     torch.testing.assert_close(found, wanted)
-    assert rb.H2Q("min_entry").fit(made[0]).objective_ > 0
+    assert rb.H2Q(loss="min_entry").fit(made[0]).objective_ > 0
 
 
 def test_the_compact_product_is_the_product_of_reflections():
@@ -309,7 +309,7 @@ def test_neighbours_learn():
     """The trained maps keep more of each row's neighbours than those they start from."""
     rows = digits()[0].reshape(-1, 64).astype(np.float32)
     before = rb.account(rb.Projection(16).fit(rows), rows).recall[10]
-    trained = rb.Projection(16, "neighbours", steps=60, batch=500).fit(rows)
+    trained = rb.Projection(16, objective="neighbours", steps=60, batch=500).fit(rows)
     assert rb.account(trained, rows).recall[10] > before + 0.01
 
 
@@ -336,19 +336,22 @@ def test_adam_is_that_of_torch():
         (lambda x: rb.Projection(12).fit(x.index_fill(1, torch.tensor([3]), 1.0)), "11 directions"),
         (lambda x: rb.Sign().fit(x.index_fill(0, torch.tensor([4]), torch.nan)), "row 4 has nan"),
         (lambda x: rb.Projection(4).fit(x.index_fill(0, torch.tensor([4]), torch.inf)), "row 4"),
-        (lambda x: rb.H2Q().fit(x.long()), "embeddings must be floats; got torch.int64."),
+        (lambda x: rb.H2Q().fit(x.long()), "floats, int8 or uint8; got torch.int64."),
         (lambda x: rb.H2Q().fit(np.arange(6)), "two dimensions"),
-        (lambda x: rb.H2Q("l3").fit(x), "loss must be one of 'l2', 'l1'"),
+        (lambda x: rb.H2Q(loss="l3").fit(x), "loss must be one of 'l2', 'l1'"),
         (lambda x: rb.H2Q(solver="adam").fit(x), "solver must be one of 'fast', 'sgd'"),
         (lambda x: rb.Projection(0).fit(x), "bits must be a whole number of at least 1; got 0."),
-        (lambda x: rb.Projection(4, "pcaa").fit(x), "(did you mean 'pca'?)"),
+        (lambda x: rb.Projection(4, objective="pcaa").fit(x), "(did you mean 'pca'?)"),
         (lambda x: rb.Sign().fit(x).encode(x[:, :5]), "must have dim 12, as what was fitted"),
         (lambda x: rb.Sign().fit(x).encode(x + torch.nan), "embeddings must be finite; row 0"),
         (lambda x: rb.Sign().fit(x).fold(torch.nn.Linear(3, 4)), "with 12 outputs"),
         (lambda x: rb.SupervisedRotation().fit(x, np.arange(5)), "labels must have one row"),
         (lambda x: rb.SupervisedRotation(weight=-1).fit(x), "weight must not be below zero"),
         (lambda x: rb.SupervisedRotation(climbs=0).fit(x), "climbs must be a whole number"),
-        (lambda x: rb.Projection(4, "neighbours").partial_fit(x), "partial_fit is for objective"),
+        (
+            lambda x: rb.Projection(4, objective="neighbours").partial_fit(x),
+            "partial_fit is for objective",
+        ),
         (lambda x: rb.Sign().fit(x).to_onnx("q.bin"), "must end in .onnx"),
     ],
 )

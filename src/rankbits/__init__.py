@@ -35,6 +35,7 @@ from rankbits.quantizers import (
     Projection,
     RandomRotation,
     Sign,
+    SupervisedProjection,
     SupervisedRotation,
 )
 from rankbits.train import Run, TrainConfig, load_run, train
@@ -58,6 +59,7 @@ __all__ = [
     "Results",
     "Run",
     "Sign",
+    "SupervisedProjection",
     "SupervisedRotation",
     "TrainConfig",
     "account",

@@ -161,10 +161,66 @@ def grades(name: str, value: Any) -> np.ndarray:
     return found.astype(np.uint8)
 
 
-def labels(name: str, value: Any, rows: int) -> np.ndarray:
-    """(n,) whole numbers as int64, or (n, C) multi-hot as bool."""
+def label_names(name: str, value: Any) -> np.ndarray | None:
+    """Labels that are (n,) names as an array of str; None where they are not names."""
+    if isinstance(value, torch.Tensor):
+        return None
+    try:
+        found = np.asarray(value)
+    except (ValueError, TypeError):
+        return None
+    if found.dtype.kind == "O" and any(isinstance(label, str) for label in found.flat):
+        for row, label in enumerate(found.flat):
+            if not isinstance(label, str):
+                refuse(f"{name} must all be names or all whole numbers; row {row} has {label!r}.")
+    elif found.dtype.kind not in "UT":
+        return None
+    if found.ndim != 1:
+        refuse(f"{name} that are names must have shape (n,); got {found.shape}.")
+    found = found if found.dtype.kind == "U" else np.array(found.tolist(), dtype=str)
+    if (found == "").any():
+        refuse(f"{name} must not be empty names; row {int((found == '').argmax())} is one.")
+    return found
+
+
+def number_names(query_labels: Any, database_labels: Any) -> tuple[Any, Any]:
+    """Labels of queries and database, names replaced by numbers that both sides share.
+
+    >>> number_names(["cat", "ant"], ["dog", "cat"])
+    (array([1, 0]), array([2, 1]))
+    """
+    query = label_names("query_labels", query_labels)
+    database = label_names("database_labels", database_labels)
+    if query is None and database is None:
+        return query_labels, database_labels
+    for name, given in (("query_labels", query_labels), ("database_labels", database_labels)):
+        if given is None:
+            refuse(f"{name} must be given, as names too.")
+    if query is None or database is None:
+        ours, theirs = ("numbers", "names") if query is None else ("names", "numbers")
+        refuse(
+            "Query and database labels must be of one kind, both names or both numbers; "
+            f"got {ours} for the queries and {theirs} for the database."
+        )
+    numbers = np.unique(np.concatenate([query, database]), return_inverse=True)[1]
+    return numbers[: len(query)], numbers[len(query) :]
+
+
+def labels(name: str, value: Any, rows: int, *, names: bool = False) -> np.ndarray:
+    """(n,) whole numbers as int64, or (n, C) multi-hot as bool.
+
+    ``names``: whether (n,) names are taken too; they are numbered in their order. The numbers of
+    one set mean nothing beside those of another, so labels that are compared go through
+    ``number_names`` first, and labels for a file are not numbered by themselves.
+    """
     if value is None:
-        refuse(f"{name} must be given: (n,) whole numbers or (n, C) multi-hot.")
+        refuse(f"{name} must be given: (n,) whole numbers or names, or (n, C) multi-hot.")
+    words = label_names(name, value)
+    if words is not None and not names:
+        example = f" such as '{words[0]}'" if len(words) else ""
+        refuse(f"{name} must be whole numbers here; got names{example}.")
+    if words is not None:
+        value = np.unique(words, return_inverse=True)[1]
     found = finite(name, array(name, value))
     if found.ndim not in (1, 2):
         refuse(f"{name} must have shape (n,) or (n, C); got {found.shape}.")

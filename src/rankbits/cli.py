@@ -1,13 +1,16 @@
 """The command line: one command for each arrow. It parses and prints; the work is done elsewhere.
 
 Values come from flags, then from a TOML file given by ``--config``, then from the defaults.
-A refusal is one line on stderr and exit status 1.
+A refusal is one line on stderr and exit status 1; output that nobody reads ends a command quietly.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import os
+import select
 import sys
 import types
 import typing
@@ -146,8 +149,56 @@ def _refuse_unknown(extra: Sequence[str], command: Any) -> None:
         refuse(f"{command.name} does not take '{extra[0]}'.")
 
 
+BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE has ended
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0, or 1 after a refusal."""
+    """Run one command; 0, or 1 after a refusal, or 141 where nobody reads what it prints."""
+    try:
+        try:
+            return _run(arguments)
+        finally:
+            _flush()
+    except BrokenPipeError as error:
+        if _output_is_read():
+            return _say(f"{error.strerror or error}.")  # of a database, say
+        _discard_output()
+        return BROKEN_PIPE
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _output_is_read() -> bool:
+    """Whether somebody still reads what is printed."""
+    try:
+        _flush()
+        # unbuffered output has nothing left to flush: ask the system
+        pipe = select.poll()
+        pipe.register(sys.stdout.fileno(), 0)
+        return not any(event & select.POLLERR for _, event in pipe.poll(0))
+    except BrokenPipeError:
+        return False
+    except (OSError, ValueError, AttributeError):  # no file behind it, or no poll on this system
+        return True
+
+
+def _discard_output() -> None:
+    """Let the interpreter flush into nothing when it ends; otherwise it reports the broken pipe."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _say(sentence: str, status: int = 1) -> int:
+    print(f"rankbits: {sentence}", file=sys.stderr)
+    return status
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     known = {command.name: command for command in COMMANDS}
     try:
@@ -169,13 +220,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # quickstart runs the commands it shows, and a room may not import the one below it
         made.work(main) if getattr(made, "runs_commands", False) else made.work()
     except Refusal as sentence:
-        print(f"rankbits: {sentence}", file=sys.stderr)
-        return 1
+        return _say(str(sentence))
+    except BrokenPipeError:
+        raise
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
-        print(f"rankbits: {error.strerror or error}{where}.", file=sys.stderr)
-        return 1
+        return _say(f"{error.strerror or error}{where}.")
     except KeyboardInterrupt:
-        print("rankbits: stopped.", file=sys.stderr)
-        return 130
+        return _say("stopped.", 130)
     return 0

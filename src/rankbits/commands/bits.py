@@ -15,25 +15,21 @@ from rankbits import _check
 from rankbits._check import refuse
 from rankbits._option import option
 from rankbits.data.arrays import read_array, read_columns
-from rankbits.quantizers import Quantizer, chosen
+from rankbits.data.items import Items, read_items
+from rankbits.data.labels import read_labels_file
+from rankbits.quantizers import Quantizer, make_quantizer
 from rankbits.types import Codes
 
 ROWS = 1 << 16
 
 
-def read_labels(
-    path: str | None, columns: dict[str, np.ndarray], rows: int | None
-) -> np.ndarray | None:
-    """Labels of their own file, or those that lie beside the embeddings."""
+def read_labels(path: str | None, columns: dict[str, np.ndarray], rows: int) -> Any:
+    """Labels of a file of their own, or those that lie beside the embeddings: numbers or names."""
     if path is not None:
-        found = read_columns(path, "labels")
-        if "labels" not in found:
-            _check.refuse(f"{path} holds no array called 'labels'.")
-        rows = len(found["labels"]) if rows is None else rows
-        return _check.labels(f"labels in {path}", found["labels"], rows)
-    if "labels" not in columns or rows is None:
-        return None
-    return _check.labels("labels", columns["labels"], rows)
+        labels = read_labels_file(path)
+        _check.same_length(f"labels in {path}", len(labels), "the rows", rows)
+        return labels
+    return columns.get("labels")
 
 
 def read_both(path: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -64,7 +60,9 @@ class Fit:
     out: str | None = option(None, "the encoder's folder", "o")
     bits: int | None = option(None, "bits of the codes (default: as many as dimensions)")
     labels: str | None = option(None, "labels of the rows, (n,) or multi-hot (n, C)")
-    method: str = option("auto", "auto, sign, random, itq, h2q, supervised, pca or neighbours")
+    method: str = option(
+        "auto", "auto, sign, random, itq, h2q, supervised, classes, pca or neighbours"
+    )
     seed: int = option(0, "seed of everything that is drawn")
     json: bool = option(False, "print the account as JSON")
 
@@ -77,7 +75,7 @@ class Fit:
         value, columns = read_both(self.embeddings)
         labels = read_labels(self.labels, columns, len(value))
         dim = value.shape[1] if value.ndim == 2 else 0
-        quantizer = chosen(self.method, self.bits, dim, labels is not None, self.seed)
+        quantizer = make_quantizer(self.method, self.bits, dim, labels is not None, self.seed)
         print(f"fit {quantizer} on {len(value):,} x {dim}", file=sys.stderr)
         quantizer.fit(value, labels)
         lost = account(quantizer, value, seed=self.seed)
@@ -104,7 +102,6 @@ class Encode:
     ray: str | None = option(None, "encode by Ray: local, auto, host:port or ray://host:port")
 
     def work(self) -> None:
-        from rankbits.data.items import read_items
         from rankbits.encoder.files import load_encoder
 
         if not self.encoder or not self.inputs or not self.out:
@@ -113,9 +110,7 @@ class Encode:
             refuse(f"{self.out} must end in .npz or .safetensors.")
         encoder = load_encoder(self.encoder)
         items = read_items(self.inputs)
-        labels = items.labels
-        if self.labels is not None:
-            labels = read_labels(self.labels, {}, len(items))
+        labels = self._labels(items)
         kept = np.arange(len(items))
         embeddings = None
         if encoder.network is None and isinstance(items.inputs, np.ndarray):
@@ -142,6 +137,16 @@ class Encode:
             embeddings=embeddings if self.keep_embeddings else None,
         )
         print(f"{codes} -> {self.out}")
+
+    def _labels(self, items: Items) -> Any:
+        """Labels as names where the file can hold them, for numbers of classes differ by folder."""
+        if self.labels is not None:
+            return read_labels(self.labels, {}, len(items))
+        if items.labels is None or items.labels.ndim == 2 or not items.names:
+            return items.labels
+        if Path(self.out or "").suffix != ".npz" or (items.labels < 0).any():
+            return items.labels
+        return np.array(items.names)[items.labels]
 
     def _ids(self, ids: np.ndarray) -> np.ndarray | None:
         """Ids worth keeping: those that are no mere numbers of rows, and that the file can hold."""

@@ -66,7 +66,7 @@ class Evaluate:
         return evaluate_run(judged, k=self.k, gain=self.gain)
 
     def _of_index(self, address: str) -> Any:
-        from rankbits.commands.bits import read_labels
+        from rankbits.data.labels import read_labels_file
         from rankbits.encoder.indexing import open_index
         from rankbits.encoder.judging import evaluate_index
 
@@ -74,7 +74,7 @@ class Evaluate:
             refuse("Give the queries too: rankbits evaluate INDEX QUERIES.")
         if self.ray or self.tie_break or self.exclude_self:
             refuse("--ray, --tie-break and --exclude-self are for two files of codes.")
-        labels = read_labels(self.labels, {}, None) if self.labels else None
+        labels = read_labels_file(self.labels) if self.labels else None
         with open_index(address, encoder=self.encoder, mode="r") as index:
             return evaluate_index(
                 index,

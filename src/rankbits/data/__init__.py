@@ -5,6 +5,7 @@ from rankbits.data.digits import digits
 from rankbits.data.examples import Examples
 from rankbits.data.folders import read_examples
 from rankbits.data.images import ImageFiles, Unreadable, decode
+from rankbits.data.labels import read_labels_file
 from rankbits.data.protocols import PROTOCOLS, Protocol, check, protocol, split_own
 from rankbits.data.samplers import (
     SAMPLERS,
@@ -31,6 +32,7 @@ __all__ = [
     "digits",
     "protocol",
     "read_examples",
+    "read_labels_file",
     "sampler",
     "split_own",
 ]

@@ -28,8 +28,10 @@ class Batches(Sampler[list[int]], abc.ABC):
     def __init__(
         self, labels: Any, batch_size: int, *, seed: int = 0, rank: int = 0, world: int = 1
     ) -> None:
-        found = _check.array("labels", labels)
-        self.labels = _check.labels("labels", found, len(found) if found.ndim else 0)
+        names = _check.label_names("labels", labels)
+        found = _check.array("labels", labels) if names is None else names
+        rows = len(found) if found.ndim else 0
+        self.labels = _check.labels("labels", found, rows, names=True)
         _check.not_empty("labels", len(self.labels))
         if self.labels.ndim == 2 and not isinstance(self, RandomBatches):
             _check.refuse(

@@ -23,7 +23,8 @@ class Examples:
     """Inputs with what is known of them.
 
     ``inputs``: float (n, dim) features, uint8 (n, height, width, 1 or 3) images in memory or mapped
-    from a file, or :class:`ImageFiles`. ``labels``: (n,) int64 or (n, C) bool multi-hot.
+    from a file, or :class:`ImageFiles`. ``labels``: (n,) int64 or (n, C) bool multi-hot;
+    names are numbered in their order and become ``class_names``.
     ``categories``: (n,) int64 groups of classes, -1 where none is known.
 
     >>> examples = Examples(np.eye(3), [4, 4, 7], categories=[0, 0, -1])
@@ -42,7 +43,14 @@ class Examples:
     def __post_init__(self) -> None:
         inputs = self.inputs if isinstance(self.inputs, ImageFiles) else _inputs(self.inputs)
         rows = len(inputs)
-        labels = _check.array("labels", self.labels)
+        names = _check.label_names("labels", self.labels)
+        if names is not None:
+            if self.class_names:
+                _check.refuse("class_names cannot be given with labels that are names themselves.")
+            known, labels = np.unique(names, return_inverse=True)
+            object.__setattr__(self, "class_names", tuple(known.tolist()))
+        else:
+            labels = _check.array("labels", self.labels)
         if labels.ndim in (1, 2):
             _check.same_length("labels", len(labels), "the inputs", rows)
         labels = _check.labels("labels", labels, rows)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,20 @@ from rankbits import _check
 from rankbits.data.arrays import read_columns
 from rankbits.data.examples import Examples
 from rankbits.data.images import SUFFIXES, ImageFiles
+from rankbits.data.metadata import Columns, find_label_column, find_metadata
+from rankbits.data.tables import (
+    COLUMNS,
+    find_column,
+    list_parquet_columns,
+    read_parquet_columns,
+    read_text_columns,
+    spell_column,
+)
 
 TABLES = (".csv", ".tsv", ".parquet")
 ARRAYS = (".npz", ".safetensors", ".parquet")
-COLUMNS = {
-    "path": ("path", "file", "image"),
-    "label": ("label", "class"),
-    "category": ("category",),
-}
 SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "query", "gallery"}
+INPUTS = ("features", "embeddings", "embedding", "images")
 DEEPEST = 4
 
 
@@ -30,6 +36,8 @@ def read_examples(path: str | os.PathLike[str]) -> Examples:
     """Examples from what a user has.
 
     - a folder ``class/*.png`` or ``category/class/*.png``, whichever it is told by its depth;
+    - a folder with images and a table metadata.csv (or .jsonl, .parquet), as Hugging Face's
+      imagefolder has it: column file_name, and label or the only other whose values repeat;
     - a ``.csv``, ``.tsv`` or ``.parquet`` table with the columns path, label and perhaps category;
       paths are relative to the table, and labels joined by ``|`` or ``;`` are several;
     - an ``.npz`` or ``.safetensors`` with features (or embeddings, or uint8 images), labels and
@@ -44,16 +52,40 @@ def read_examples(path: str | os.PathLike[str]) -> Examples:
     >>> found.class_names, found.labels.tolist()
     (('cat', 'dog'), [[True, False], [True, True]])
     """
+    reading = read_leniently(path)
+    if reading.misplaced:
+        usual = reading.examples.inputs.paths[0]  # type: ignore[union-attr]
+        odd = reading.misplaced[0]
+        _check.refuse(f"All images must lie equally deep; {usual} and {odd} do not.")
+    return reading.examples
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Examples, image files that lie at another depth than most, and what a person should know."""
+
+    examples: Examples
+    misplaced: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def read_leniently(path: str | os.PathLike[str]) -> Reading:
+    """``read_examples``, which leaves out image files that lie at another depth than most."""
     source = Path(path)
     if source.is_dir():
         return _of_folder(source)
+    return Reading(_of_file(source))
+
+
+def _of_file(source: Path) -> Examples:
     if not source.is_file():
         _check.refuse(f"{source} does not exist.")
     if source.suffix in (".csv", ".tsv"):
-        return _of_table(source, text_columns(source))
+        return _of_table(source, read_text_columns(source))
     if source.suffix == ".parquet":
-        texts = _parquet_columns(source)
-        return _of_table(source, texts) if _column(texts, "path") else _of_arrays(source)
+        if find_column(list_parquet_columns(source), "path"):
+            return _of_table(source, read_parquet_columns(source))
+        return _of_arrays(source)
     if source.suffix in ARRAYS:
         return _of_arrays(source)
     _check.refuse(
@@ -86,30 +118,59 @@ def by_folder(folder: str | os.PathLike[str]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _of_folder(folder: Path) -> Examples:
+def _of_folder(folder: Path) -> Reading:
     found = by_folder(folder)
     if not found:
         _check.refuse(f"{folder} holds no image ({', '.join(SUFFIXES)}).")
-    depths = {len(names): path for path, names in found.items()}
-    if len(depths) > 1:
-        few, many = depths[min(depths)], depths[max(depths)]
-        _check.refuse(f"All images must lie equally deep; {few} and {many} do not.")
-    depth = next(iter(depths))
+    metadata = find_metadata(folder)
+    if metadata is not None:
+        source, columns = metadata
+        label = find_label_column(source, columns)
+        if label:
+            return _of_metadata(source, columns, label, found)
+        if not any(found.values()):
+            _check.refuse(
+                f"{source} must have a column 'label', or one whose values repeat; it has "
+                f"{', '.join(columns)}."
+            )
+    return _of_classes(folder, found)
+
+
+def _of_metadata(
+    source: Path, columns: Columns, label: str, found: dict[str, tuple[str, ...]]
+) -> Reading:
+    names = find_column(columns, "path"), find_column(columns, "category")
+    table = {name: columns[name] for name in names if name} | {"label": columns[label]}
+    examples = _of_table(source, table)
+    notes = [f"labels are the column '{label}' of {source.name}"]
+    listed = {os.path.normpath(path) for path in examples.inputs.paths}  # type: ignore[union-attr]
+    unlisted = sum(os.path.normpath(path) not in listed for path in found)
+    if unlisted:
+        notes.append(f"{unlisted:,} images are not in {source.name}, and are left out")
+    return Reading(examples, notes=tuple(notes))
+
+
+def _of_classes(folder: Path, found: dict[str, tuple[str, ...]]) -> Reading:
+    counts = Counter(len(names) for names in found.values())
+    depth = min(counts, key=lambda depth: (-counts[depth], depth))
+    misplaced = tuple(path for path, names in found.items() if len(names) != depth)
+    found = {path: names for path, names in found.items() if len(names) == depth}
     if depth not in (1, 2):
         _check.refuse(
             f"{folder} must hold class/*.png or category/class/*.png; got {next(iter(found))}."
         )
     tops = {names[0] for names in found.values()}
-    if depth == 2 and {top.lower() for top in tops} <= SPLITS:
+    if {top.lower() for top in tops} <= SPLITS:
+        what = "classes" if depth == 1 else "categories"
         _check.refuse(
-            f"{folder} holds splits ({', '.join(sorted(tops))}), not categories: give one of them."
+            f"{folder} holds splits ({', '.join(sorted(tops))}), not {what}: give one of them."
         )
     labels, classes = named(["/".join(names) for names in found.values()])
     files = ImageFiles(np.array(list(found), dtype=str))
     if depth == 1:
-        return Examples(files, labels, class_names=classes)
+        return Reading(Examples(files, labels, class_names=classes), misplaced)
     groups, categories = named([names[0] for names in found.values()])
-    return Examples(files, labels, groups, classes, categories)
+    return Reading(Examples(files, labels, groups, classes, categories), misplaced)
 
 
 def named(values: Iterable[Any]) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -126,18 +187,12 @@ def named(values: Iterable[Any]) -> tuple[np.ndarray, tuple[str, ...]]:
     return np.fromiter((of[text] for text in texts), np.int64, len(texts)), tuple(known)
 
 
-def _column(columns: dict[str, Any], wanted: str) -> str:
-    """The name under which a table has a column, or ''."""
-    return next((name for name in columns if name.strip().lower() in COLUMNS[wanted]), "")
-
-
 def _of_table(source: Path, columns: dict[str, Sequence[str]]) -> Examples:
-    names = {wanted: _column(columns, wanted) for wanted in COLUMNS}
+    names = {wanted: find_column(columns, wanted) for wanted in COLUMNS}
     for wanted in ("path", "label"):
         if not names[wanted]:
-            spelled = " or ".join(f"'{name}'" for name in COLUMNS[wanted])
             held = ", ".join(columns) or "nothing"
-            _check.refuse(f"{source} must have a column {spelled}; it has {held}.")
+            _check.refuse(f"{source} must have a column {spell_column(wanted)}; it has {held}.")
     texts = columns[names["label"]]
     paths = [str(source.parent / path.strip()) for path in columns[names["path"]]]
     if not paths:
@@ -172,60 +227,26 @@ def _labels(source: Path, texts: Sequence[str]) -> tuple[np.ndarray, tuple[str, 
     return hot, classes
 
 
-def text_columns(source: Path) -> dict[str, Sequence[str]]:
-    try:
-        with open(source, encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter="\t" if source.suffix == ".tsv" else ",")
-            header = next(reader, [])
-            rows = []
-            for row in reader:
-                if not row:
-                    continue
-                if len(row) != len(header):
-                    _check.refuse(
-                        f"{source} line {reader.line_num} must have {len(header)} fields; "
-                        f"got {len(row)}."
-                    )
-                rows.append(row)
-    except (UnicodeDecodeError, csv.Error):
-        _check.refuse(f"{source} is not a table in UTF-8 text.")
-    return {name: [row[i] for row in rows] for i, name in enumerate(header)}
-
-
-def _parquet_columns(source: Path) -> dict[str, Sequence[str]]:
-    """The plain columns of a parquet file as text."""
-    try:
-        import pyarrow
-        import pyarrow.parquet as parquet
-    except ImportError:
-        _check.refuse("Parquet files need the package pyarrow: pip install 'rankbits[parquet]'.")
-    try:
-        schema = parquet.read_schema(source)
-        plain = [f.name for f in schema if not pyarrow.types.is_nested(f.type)]
-        table = parquet.read_table(source, columns=plain)
-    except (pyarrow.ArrowException, OSError):
-        _check.refuse(f"{source} is truncated, damaged or not a .parquet file.")
-    return {
-        name: ["" if value is None else str(value) for value in table.column(name).to_pylist()]
-        for name in plain
-        if any(name.strip().lower() in known for known in COLUMNS.values())
-    }
-
-
 def _of_arrays(source: Path) -> Examples:
-    found = read_columns(source)
-    key = next((name for name in ("features", "embeddings", "images") if name in found), None)
-    if key is None or "labels" not in found:
-        held = ", ".join(sorted(found)) or "nothing"
+    columns = read_columns(source)
+    inputs = next((name for name in INPUTS if name in columns), None)
+    label = "labels" if "labels" in columns else find_column(columns, "label")
+    if inputs is None or not label:
+        held = ", ".join(sorted(columns)) or "nothing"
         _check.refuse(
             f"{source} must hold 'labels' and one of 'features', 'embeddings' or 'images'; "
             f"it holds {held}."
         )
-    names: dict[str, tuple[str, ...]] = {"labels": (), "categories": ()}
-    for column in names:
-        values = found.get(column)
-        if values is not None and values.dtype.kind == "U" and values.ndim == 1:
-            found[column], names[column] = named(values.tolist())
-    return Examples(
-        found[key], found["labels"], found.get("categories"), names["labels"], names["categories"]
-    )
+    labels, class_names = _number(columns[label])
+    categories, category_names = _number(columns.get("categories"))
+    values = columns[inputs]
+    if values.ndim == 2 and values.dtype in (np.int8, np.uint8):
+        values = values.astype(np.float32)  # embeddings as services sell them
+    return Examples(values, labels, categories, class_names, category_names)
+
+
+def _number(values: Any) -> tuple[Any, tuple[str, ...]]:
+    """Names (n,) as numbers, and the names; numbers as they are."""
+    if values is not None and values.dtype.kind in "UT" and values.ndim == 1:
+        return named(values.tolist())
+    return values, ()

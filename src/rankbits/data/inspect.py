@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from rankbits import _check
 from rankbits.data.examples import THREADS, Examples, fingerprints
-from rankbits.data.folders import read_examples
+from rankbits.data.folders import read_leniently
 from rankbits.data.images import Unreadable, decode, measure
 from rankbits.data.leaks import check
 from rankbits.data.protocols import PROTOCOLS, protocol
@@ -47,6 +47,7 @@ class Findings:
     across: tuple[str, ...]
     leaks: tuple[str, ...]
     note: str = ""
+    misplaced: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """The findings as JSON, every name in full."""
@@ -63,7 +64,14 @@ class Findings:
         if self.without_label:
             lines.append(f"{self.without_label:,} examples have no label")
         lines += _listed(self.single, "classes have one example: nothing else is relevant to it")
+        if self.classes == 1:
+            lines.append("all examples are of one class: everything is relevant to everything")
         lines += _listed(self.unreadable, "files cannot be read")
+        lines += _listed(
+            self.misplaced,
+            "images lie at another depth than the rest: training refuses the folder until they "
+            "are moved",
+        )
         if self.copies_within:
             lines.append(
                 f"{self.copies_within:,} examples are byte-identical to one of their class"
@@ -74,8 +82,11 @@ class Findings:
             self.copies_across,
         )
         lines += self.leaks
-        clean = not (self.single or self.unreadable or self.copies_within or self.copies_across)
-        lines += ["nothing amiss was found"] if clean and not self.leaks else []
+        amiss = (
+            self.single, self.unreadable, self.misplaced, self.copies_within, self.copies_across,
+            self.leaks, self.without_label, self.classes == 1,
+        )  # fmt: skip
+        lines += [] if any(amiss) else ["nothing amiss was found"]
         lines += [self.note] if self.note else []
         return "\n".join(_printable(line) for line in lines)
 
@@ -83,7 +94,8 @@ class Findings:
 def inspect(path: str | os.PathLike[str], seed: int = 0) -> Findings:
     """Look at a folder, a table, an array file (see ``read_examples``) or a protocol by its name.
 
-    Every image file is decoded once. Where none can be, that is refused.
+    Every image file is decoded once. Where none can be, that is refused. Images that lie at another
+    depth than most are named and left out.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -98,12 +110,21 @@ def inspect(path: str | os.PathLike[str], seed: int = 0) -> Findings:
         if not Path(name).exists():
             near = _check.nearest(name, PROTOCOLS)
             _check.refuse(f"{name} is neither a file, a folder nor a protocol{near}.")
-        return _findings(name, read_examples(name), (), "")
+        reading = read_leniently(name)
+        return _findings(
+            name, reading.examples, (), "; ".join(reading.notes), misplaced=reading.misplaced
+        )
     named = protocol(name, seed=seed)
     return _findings(repr(named), named.examples, tuple(check(named)), named.note)
 
 
-def _findings(name: str, examples: Examples, leaks: tuple[str, ...], note: str) -> Findings:
+def _findings(
+    name: str,
+    examples: Examples,
+    leaks: tuple[str, ...],
+    note: str,
+    misplaced: tuple[str, ...] = (),
+) -> Findings:
     shape, unreadable = _look(examples)
     labels = examples.labels
     if labels.ndim == 2:
@@ -136,6 +157,7 @@ def _findings(name: str, examples: Examples, leaks: tuple[str, ...], note: str) 
         across=tuple(_row_name(examples, row) for row in across),
         leaks=leaks,
         note=note,
+        misplaced=misplaced,
     )
 
 

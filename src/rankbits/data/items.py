@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +12,10 @@ import numpy as np
 from rankbits import _check
 from rankbits.data.arrays import read_columns
 from rankbits.data.examples import Examples
-from rankbits.data.folders import by_folder, named, read_examples, text_columns
+from rankbits.data.folders import by_folder, named, read_examples
 from rankbits.data.images import SUFFIXES, ImageFiles
+from rankbits.data.metadata import find_metadata
+from rankbits.data.tables import read_text_columns
 
 TABLES = (".csv", ".tsv")
 ARRAYS = (".npy", ".npz", ".safetensors", ".parquet")
@@ -106,6 +108,8 @@ def _of_folder(folder: Path) -> Items:
     files = by_folder(folder)
     if not files:
         _check.refuse(f"{folder} holds no image ({', '.join(SUFFIXES)}).")
+    if find_metadata(folder) is not None:
+        return _of_examples(read_examples(folder), folder)
     labels: np.ndarray | None = None
     names: tuple[str, ...] = ()
     if any(files.values()):
@@ -122,25 +126,33 @@ def _of_folder(folder: Path) -> Items:
     )
 
 
-def _of_table(source: Path) -> Items:
-    examples = read_examples(source)
+def _of_examples(examples: Examples, folder: Path) -> Items:
     assert isinstance(examples.inputs, ImageFiles)
-    columns = _text_columns(source)
-    paths = [str(path) for path in examples.inputs.paths]
-    ids = columns.get("id") or [file_id(path, source.parent) for path in paths]
-    titles = next((columns[n] for n in ("title", "name", "text") if n in columns), None)
+    paths = examples.inputs.paths.tolist()
     return Items(
         examples.inputs,
-        _words(ids),
+        _words([file_id(path, folder) for path in paths]),
         examples.labels,
         examples.class_names,
-        tuple(titles or (Path(path).stem for path in paths)),
+        tuple(Path(path).stem for path in paths),
+    )
+
+
+def _of_table(source: Path) -> Items:
+    items, columns = _of_examples(read_examples(source), source.parent), _text_columns(source)
+    titles = next((columns[n] for n in ("title", "name", "text") if n in columns), None)
+    return replace(
+        items,
+        ids=_words(columns["id"]) if "id" in columns else items.ids,
+        titles=items.titles if titles is None else tuple(titles),
     )
 
 
 def _text_columns(source: Path) -> dict[str, list[str]]:
     """The columns of a table by their names in small letters."""
-    return {name.strip().lower(): list(values) for name, values in text_columns(source).items()}
+    return {
+        name.strip().lower(): list(values) for name, values in read_text_columns(source).items()
+    }
 
 
 def _of_arrays(source: Path) -> Items:

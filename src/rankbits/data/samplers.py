@@ -192,7 +192,7 @@ def _categories(sampler: Batches, value: Any) -> np.ndarray:
     name = type(sampler).__name__
     if value is None:
         _check.refuse(f"{name} needs the category of each row; got none.")
-    found = _check.labels("categories", value, len(sampler.labels))
+    found = _check.labels("categories", value, len(sampler.labels), names=True)
     if found.ndim == 2:
         _check.refuse(f"categories must have shape (n,); got {found.shape}.")
     if sampler.batch_size % 2 or sampler.batch_size < 4:

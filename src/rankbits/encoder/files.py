@@ -53,8 +53,8 @@ def load_encoder(
         if quantizer is None:
             _check.refuse(f"{where} is not a whole encoder: it has no {QUANTIZER}.")
         return Encoder(reads, quantizer=quantizer, folder=where)
-    body, view = load_body(where / BODY)
-    return Encoder(reads, body.to(device), quantizer, view, folder=where)
+    body = load_body(where / BODY)
+    return Encoder(reads, body.network.to(device), quantizer, body.view, folder=where)
 
 
 def of_run(run: Run, quantizer: Quantizer | None = None) -> Encoder:
@@ -62,10 +62,9 @@ def of_run(run: Run, quantizer: Quantizer | None = None) -> Encoder:
     images through that network."""
     names, folder = run.class_names, run.folder
     if folder is not None and (folder / BODY).is_file():
-        body, seen = load_body(folder / BODY)
-        network = torch.nn.Sequential(OrderedDict(body=body, model=run.model))
-        reads = Inputs("images", side=seen.side, channels=seen.channels)
-        return Encoder(reads, network, quantizer, seen, names, folder)
+        body = load_body(folder / BODY)
+        network = torch.nn.Sequential(OrderedDict(body=body.network, model=run.model))
+        return Encoder(body.reads, network, quantizer, body.view, names, folder)
     view = run.inputs.view(run.config.augment, run.config.mirror)
     return Encoder(run.inputs, run.model, quantizer, view, names, folder)
 

@@ -12,7 +12,7 @@ from rankbits._files import write_whole
 from rankbits.data.protocols import Protocol
 from rankbits.encoder.encoder import QUANTIZER
 from rankbits.evaluate import evaluate
-from rankbits.quantizers import Sign, chosen
+from rankbits.quantizers import Sign, make_quantizer
 from rankbits.train import Run
 from rankbits.train.source import read_source
 from rankbits.types import Evidence, Report
@@ -49,7 +49,7 @@ def finish_run(run: Run, quantizer: str, *, judge: bool, **options: Any) -> Repo
     made = None
     if quantizer != "none":
         known = run.embed(source.train, progress=True, **options)
-        made = chosen(quantizer, run.config.width, run.config.width, True, run.config.seed)
+        made = make_quantizer(quantizer, run.config.width, run.config.width, True, run.config.seed)
         made.fit(known.embeddings, source.train.labels[known.rows])
         if run.folder is not None:
             made.save(run.folder / QUANTIZER)

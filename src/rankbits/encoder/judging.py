@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rankbits import _check
+from rankbits.data.folders import named
 from rankbits.data.items import Items, read_items
 from rankbits.encoder.indexing import needs_encoder, read_index_items
 from rankbits.evaluate import evaluate
@@ -37,7 +39,11 @@ def evaluate_index(
     else:
         same, asked = False, queries
     if labels is not None:
-        asked = Items(asked.inputs, asked.ids, _check.labels("labels", labels, len(asked)))
+        _check.same_length("labels", len(labels), "the queries", len(asked))
+        asked = replace(asked, labels=np.asarray(labels), names=())
+        if np.asarray(labels).dtype.kind == "U":
+            numbers, names = named(np.asarray(labels).tolist())
+            asked = replace(asked, labels=numbers, names=names)
     if asked.labels is None:
         _check.refuse("The queries have no labels: put them into a folder for each class.")
     stored = _stored(index, database)

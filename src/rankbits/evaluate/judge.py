@@ -40,10 +40,10 @@ def evaluate(
 ) -> Report:
     """Judge a ranking by Hamming distance, or by the distance of embeddings -> ``Report``.
 
-    Labels are (n,) whole numbers or (n, C) multi-hot, or ``relevance`` is the (Q, N) grades. ``k``
-    are the cutoffs; those past the end of the database are left out. ``exclude_self``: the queries
-    are the database, and each leaves itself out. ``only``: the names of the figures wanted, where
-    all of them would take too long.
+    Labels are (n,) whole numbers or names, or (n, C) multi-hot; or ``relevance`` is the (Q, N)
+    grades. ``k`` are the cutoffs; those past the end of the database are left out.
+    ``exclude_self``: the queries are the database, and each leaves itself out. ``only``: the names
+    of the figures wanted, where all of them would take too long.
 
     ``query_codes`` and ``database_codes`` are ``Codes``, or embeddings, (n, dim) floats, ranked by
     ``distance``, ``"cosine"`` or ``"euclidean"``: what the codes of them are to be held against.
@@ -63,6 +63,9 @@ def evaluate(
     _check.not_empty("queries", len(query_codes))
     points = tuple(at for at in _check.cutoffs(k) if at <= len(database_codes) - exclude_self)
     radius = _check.whole("radius", radius, 0)
+    if exclude_self and database_labels is None:
+        database_labels = query_labels
+    query_labels, database_labels = _check.number_names(query_labels, database_labels)
     labels = (query_labels, database_labels, relevance)
     floats = not isinstance(query_codes, Codes) and not isinstance(database_codes, Codes)
     ours, theirs = (getattr(codes, "fingerprint", None) for codes in (query_codes, database_codes))
@@ -126,6 +129,7 @@ def h2q_average_precision(
     array([1.])
     """
     at = min(_check.whole("k", k, 1), len(database_codes))
+    query_labels, database_labels = _check.number_names(query_labels, database_labels)
     rankings = nearest_broken(
         (query_codes, database_codes),
         (query_embeddings, database_embeddings),

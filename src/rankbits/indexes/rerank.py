@@ -54,7 +54,8 @@ class Rerank:
         else:
             self._ids = Column(distinct_ids(ids, self.embeddings.count, "embeddings").copy())
         if quantizer is not None:
-            _check.same_bits(getattr(quantizer, "bits_", None) or quantizer.bits, index.bits)
+            held = getattr(quantizer, "bits_", None)
+            _check.same_bits(int(held or quantizer.bits or 0), index.bits)
 
     def search(
         self,

@@ -130,9 +130,9 @@ def hamming_counts(
 ) -> np.ndarray:
     """Items by query, Hamming distance and relevance grade: int64 (Q, bits + 1, grades).
 
-    Labels are (n,) whole numbers or (n, C) multi-hot. ``relevance="any"``: grade 1 where a label is
-    shared; ``"count"``: the number of shared labels. Instead of labels, ``relevance`` may be the
-    grades themselves, (Q, N), dense or sparse (anything with ``tocsr``). Memory is
+    Labels are (n,) whole numbers or names, or (n, C) multi-hot. ``relevance="any"``: grade 1 where
+    a label is shared; ``"count"``: the number of shared labels. Instead of labels, ``relevance``
+    may be the grades themselves, (Q, N), dense or sparse (anything with ``tocsr``). Memory is
     (Q x bits x grades): the (Q, N) distances never exist.
 
     >>> from rankbits import pack
@@ -154,6 +154,7 @@ def hamming_counts(
         return module.count_grades(left, right.words, grades, right.bits, most)
 
     mode = _check.choice("relevance", relevance, ("any", "count"))
+    query_labels, database_labels = _check.number_names(query_labels, database_labels)
     theirs = _check.labels("query_labels", query_labels, len(left))
     ours = _check.labels("database_labels", database_labels, len(right))
     _check.same_kind_of_labels(theirs, ours)

@@ -51,7 +51,7 @@ class ADSH(torch.nn.Module):
         self.bits = _check.whole("bits", bits, 1)
         self.gamma = weight_of("gamma", gamma)
         rows = len(labels) if hasattr(labels, "__len__") else 0
-        held = torch.from_numpy(_check.labels("labels", labels, rows).copy())
+        held = torch.from_numpy(_check.labels("labels", labels, rows, names=True).copy())
         _check.not_empty("training set", rows)
         draw = torch.Generator().manual_seed(_check.whole("seed", seed, 0))
         signs = 2 * torch.randint(0, 2, (rows, self.bits), generator=draw) - 1

@@ -52,7 +52,7 @@ def named(name: str, bits: int, labels: Any, **options: Any) -> Callable[..., to
     if str(name).startswith(OTHERS):
         return _of_another_library(name, bits, labels, options)
     made = LOSSES[_check.choice("loss", name, tuple(LOSSES))]
-    found = _check.labels("labels", labels, len(labels))
+    found = _check.labels("labels", labels, len(labels), names=True)
     known = {
         "bits": bits,
         "classes": found.shape[1] if found.ndim == 2 else len(np.unique(found)),
@@ -89,7 +89,7 @@ def _of_another_library(
     if wanted not in every:
         _check.refuse(f"There is no loss '{name}'{_check.nearest(wanted, every)}.")
     made = getattr(theirs, wanted)
-    found = np.unique(_check.labels("labels", labels, len(labels)))
+    found = np.unique(_check.labels("labels", labels, len(labels), names=True))
     known = {"num_classes": len(found), "embedding_size": bits}
     asked = inspect.signature(made).parameters
     needed = {n: v for n, v in known.items() if n in asked and asked[n].default is asked[n].empty}

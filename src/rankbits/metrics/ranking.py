@@ -130,8 +130,8 @@ def rank_codes(
 ) -> Ranking:
     """Rank codes by Hamming distance: one level for each distance 0 .. bits.
 
-    Labels are (n,) whole numbers or (n, C) multi-hot; ``relevance="any"`` gives grade 1 where a
-    label is shared, ``"count"`` the number of shared labels; or ``relevance`` is the (Q, N)
+    Labels are (n,) whole numbers or names, or (n, C) multi-hot; ``relevance="any"`` gives grade 1
+    where a label is shared, ``"count"`` the number of shared labels; or ``relevance`` is the (Q, N)
     grades. ``exclude_self``: the database is the queries themselves, and each leaves itself out.
 
     >>> from rankbits import pack
@@ -156,7 +156,7 @@ def _own_grades(labels: Any, relevance: Any, rows: int) -> np.ndarray:
         if hasattr(relevance, "tocsr"):
             return relevance.tocsr().diagonal().astype(np.int64)
         return np.diagonal(_check.grades("relevance", relevance)).astype(np.int64)
-    found = _check.labels("query_labels", labels, rows)
+    found = _check.labels("query_labels", labels, rows, names=True)
     if found.ndim == 1:
         return np.ones(rows, np.int64)
     own = found.sum(axis=1)

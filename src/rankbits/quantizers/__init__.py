@@ -1,9 +1,10 @@
 """Floats to bits: ``fit``, ``transform``, ``encode``. What is learned ends in an underscore."""
 
 from rankbits.quantizers.affine import Quantizer
+from rankbits.quantizers.discriminant import SupervisedProjection
 from rankbits.quantizers.files import load
 from rankbits.quantizers.householder import H2Q
-from rankbits.quantizers.named import METHODS, chosen
+from rankbits.quantizers.named import METHODS, make_quantizer
 from rankbits.quantizers.projection import Projection
 from rankbits.quantizers.rotations import ITQ, RandomRotation, Sign
 from rankbits.quantizers.supervised import SupervisedRotation
@@ -16,7 +17,8 @@ __all__ = [
     "Quantizer",
     "RandomRotation",
     "Sign",
+    "SupervisedProjection",
     "SupervisedRotation",
-    "chosen",
     "load",
+    "make_quantizer",
 ]

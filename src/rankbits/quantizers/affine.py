@@ -6,7 +6,7 @@ import abc
 import hashlib
 import inspect
 import os
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,25 +15,40 @@ from rankbits import _check
 from rankbits.quantizers import rows
 from rankbits.types import Codes, pack
 
+Self = TypeVar("Self", bound="Quantizer")
 LEARNED = ("weight_", "offset_", "rotation_")
 
 
 class Quantizer(abc.ABC):
     """bits = signs of ``weight_ @ x + offset_``: fit, transform, encode, fold, save.
 
-    Subclasses set ``weight_`` (bits, dim) and ``offset_`` (bits,), float32 on the CPU, in ``fit``;
+    ``bits`` is the first option of every quantizer; None means as many as dimensions.
+
+    Subclasses set ``weight_`` (bits, dim) and ``offset_`` (bits,), float32 on the CPU, in ``_fit``;
     rotations also have ``rotation_`` (bits, bits) and all that minimise something ``objective_``.
-    ``__init__`` only assigns.
+    ``__init__`` only assigns, as scikit-learn wants it: quantizers work in its pipelines, searches
+    and ``clone``.
     """
 
+    bits: int | None
     weight_: torch.Tensor
     offset_: torch.Tensor
     rotation_: torch.Tensor
     objective_: float
 
     @abc.abstractmethod
-    def fit(self, embeddings: Any, labels: Any = None) -> Quantizer:
-        """Learn from (n, dim) embeddings, and from labels where they are used; returns self."""
+    def _fit(self, embeddings: Any, labels: Any) -> None:
+        """Set ``weight_``, ``offset_`` and whatever else is learned."""
+
+    def fit(self: Self, embeddings: Any, labels: Any = None, *, y: Any = None) -> Self:
+        """Learn from (n, dim) embeddings, and from labels where they are used; returns self.
+
+        ``y`` is what scikit-learn calls labels.
+        """
+        if labels is not None and y is not None:
+            _check.refuse("Give either labels or y, not both: they are two names of one thing.")
+        self._fit(embeddings, y if labels is None else labels)
+        return self
 
     @classmethod
     def options(cls) -> list[str]:
@@ -54,17 +69,43 @@ class Quantizer(abc.ABC):
         return self
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
-        return f"{type(self).__name__}({given})"
+        parameters = inspect.signature(type(self)).parameters
+        changed = (
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if value != parameters[name].default
+        )
+        return f"{type(self).__name__}({', '.join(changed)})"
 
     @property
     def bits_(self) -> int:
         self._fitted()
         return len(self.weight_)
 
+    @property
+    def n_features_in_(self) -> int:
+        """The dim of what was fitted, under the name that scikit-learn gives it."""
+        if not hasattr(self, "weight_"):
+            raise AttributeError(f"This {type(self).__name__} is not fitted yet.")
+        return self.weight_.shape[1]
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn must know of a transformer; only scikit-learn calls it."""
+        from sklearn.utils import Tags, TargetTags, TransformerTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags(preserves_dtype=[]),
+        )
+
     def _fitted(self) -> None:
         if not hasattr(self, "weight_"):
             _check.refuse(f"This {type(self).__name__} is not fitted yet: call fit first.")
+
+    def _bits_for(self, dim: int) -> int:
+        """The number of bits wanted of embeddings with ``dim`` columns."""
+        return dim if self.bits is None else _check.whole("bits", self.bits, 1)
 
     def _learn(self, weight: torch.Tensor, offset: torch.Tensor | None = None) -> None:
         self.weight_ = weight.detach().float().cpu().contiguous()
@@ -73,7 +114,7 @@ class Quantizer(abc.ABC):
 
     def transform(self, embeddings: Any) -> Any:
         """(n, dim) -> (n, bits) floats whose signs are the bits; an array for an array, a tensor
-        for a tensor, on its device."""
+        for a tensor, on its device. One row, (dim,), gives (1, bits)."""
         self._fitted()
         value = rows.embeddings("embeddings", embeddings, self.weight_.shape[1])
         parts = [self._map(part) for _, part in rows.chunks(value)]
@@ -81,7 +122,10 @@ class Quantizer(abc.ABC):
         return found if isinstance(embeddings, torch.Tensor) else found.numpy()
 
     def encode(self, embeddings: Any) -> Codes:
-        """(n, dim) -> ``Codes``, the signs of ``transform``, a few rows in memory at a time."""
+        """(n, dim) -> ``Codes``, the signs of ``transform``, a few rows in memory at a time.
+
+        One row, (dim,), gives one code.
+        """
         self._fitted()
         value = rows.embeddings("embeddings", embeddings, self.weight_.shape[1])
         packed = np.zeros((len(value), (self.bits_ + 7) // 8), np.uint8)
@@ -107,8 +151,8 @@ class Quantizer(abc.ABC):
             self._digest = (state, digest.hexdigest())
         return self._digest[1]
 
-    def fit_transform(self, embeddings: Any, labels: Any = None) -> Any:
-        return self.fit(embeddings, labels).transform(embeddings)
+    def fit_transform(self, embeddings: Any, labels: Any = None, *, y: Any = None) -> Any:
+        return self.fit(embeddings, labels, y=y).transform(embeddings)
 
     def _map(self, part: torch.Tensor) -> torch.Tensor:
         weight, offset = (t.to(part.device, torch.float32) for t in (self.weight_, self.offset_))

@@ -27,10 +27,15 @@ def save(quantizer: Quantizer, path: str | os.PathLike[str]) -> None:
     }
     facts = {
         "class": type(quantizer).__name__,
-        "options": json.dumps(quantizer.get_params()),
+        "options": json.dumps(quantizer.get_params(), default=_plain_number),
         "objective": json.dumps(getattr(quantizer, "objective_", None)),
     }
     write_arrays(path, "quantizer", facts, arrays, form=".safetensors")
+
+
+def _plain_number(value: Any) -> Any:
+    """Numbers of numpy, which JSON does not know, as Python's."""
+    return value.item()
 
 
 def load(path: str | os.PathLike[str]) -> Quantizer:

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from rankbits import _check
-from rankbits.quantizers.affine import Quantizer
 from rankbits.quantizers.orthogonal import (
     Objective,
     anneal,
@@ -16,7 +15,7 @@ from rankbits.quantizers.orthogonal import (
     householder_descent,
     polar,
 )
-from rankbits.quantizers.rotations import quantization_error, sphere
+from rankbits.quantizers.rotations import Rotation, quantization_error
 
 LOSSES: dict[str, Objective] = {
     "l2": quantization_error,
@@ -28,11 +27,12 @@ RATES = {"l2": 0.1, "l1": 0.1, "min_entry": 0.1, "bit_var": 0.01}
 FEW = 20_000  # rows that the search for a basin of the objective looks at
 
 
-class H2Q(Quantizer):
+class H2Q(Rotation):
     """Deep Hashing via Householder Quantization: an orthogonal map that lowers a quantization loss.
 
     Rows are scaled to norm sqrt(bits); y = U f. ``loss``: "l2" (y - sgn y)^2, "l1" |y - sgn y|,
     "min_entry" logsumexp over bits of -y^2, "bit_var" s(y)(1 - s(y)) with the logistic s.
+    ``bits`` other than dim: principal components first, past dim bits a tight frame of them.
 
     ``solver="fast"``: annealed, accelerated Procrustes steps, the best of ``restarts``; for the
     other losses gradient descent on the group from there. ``solver="sgd"``: the paper's, gradient
@@ -47,6 +47,8 @@ class H2Q(Quantizer):
 
     def __init__(
         self,
+        bits: int | None = None,
+        *,
         loss: str = "l2",
         solver: str = "fast",
         restarts: int = 1,
@@ -54,6 +56,7 @@ class H2Q(Quantizer):
         optimizer: str = "sgd",
         seed: int = 0,
     ) -> None:
+        self.bits = bits
         self.loss = loss
         self.solver = solver
         self.restarts = restarts
@@ -61,11 +64,11 @@ class H2Q(Quantizer):
         self.optimizer = optimizer
         self.seed = seed
 
-    def fit(self, embeddings: Any, labels: Any = None) -> H2Q:
+    def _fit(self, embeddings: Any, labels: Any) -> None:
         objective = LOSSES[_check.choice("loss", self.loss, tuple(LOSSES))]
         _check.choice("solver", self.solver, ("fast", "sgd"))
         _check.choice("optimizer", self.optimizer, ("sgd", "adam"))
-        scaled = sphere("embeddings", embeddings, self.seed)
+        scaled, map_before = self._prepare(embeddings)
         draw = torch.Generator().manual_seed(self.seed)
         if self.solver == "fast":
             rotation = self._fast(scaled, objective, draw)
@@ -78,10 +81,8 @@ class H2Q(Quantizer):
             ).double()  # fmt: skip
         identity = torch.eye(scaled.shape[1], dtype=scaled.dtype)
         rotation = min((identity, rotation), key=lambda u: float(objective(scaled @ u.T)))
-        self.rotation_ = rotation.float()
         self.objective_ = float(objective(scaled @ rotation.T))
-        self._learn(rotation)
-        return self
+        self._keep(rotation, map_before)
 
     def _fast(
         self, scaled: torch.Tensor, objective: Objective, draw: torch.Generator

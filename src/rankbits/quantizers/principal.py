@@ -12,6 +12,10 @@ import torch
 
 from rankbits import _check
 from rankbits.quantizers import rows
+from rankbits.quantizers.orthogonal import random_rotation
+
+AffineMap = tuple[torch.Tensor, torch.Tensor]
+"""``weight`` (bits, dim) and ``offset`` (bits,)."""
 
 LEAST_SHARE = 1e-7  # of the largest variance; a direction with less is a constant column's noise
 
@@ -53,6 +57,42 @@ class Moments:
         return self.centre + mean, _fix_signs(directions[:, :rank])
 
 
+def keep_directions(moments: Moments, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean (dim,) and the first min(bits, dim) principal directions as rows, in float64.
+
+    Refuses rows that vary in fewer directions than that.
+    """
+    mean, directions = moments.principal()
+    dim, rank = directions.shape
+    if rank < min(bits, dim):
+        _check.refuse(
+            f"embeddings vary in {rank} directions only, too few for {bits} bits "
+            "(constant or repeated columns)."
+        )
+    return mean, directions[:, : min(bits, dim)].T
+
+
+def first_frame(bits: int, kept: int, draw: torch.Generator) -> torch.Tensor:
+    """(bits, kept) orthonormal columns: the identity, or past ``kept`` bits a random tight frame.
+
+    >>> first_frame(2, 2, torch.Generator())
+    tensor([[1., 0.],
+            [0., 1.]], dtype=torch.float64)
+    """
+    if bits > kept:
+        return random_rotation(bits, draw, torch.float64)[:, :kept]
+    return torch.eye(bits, dtype=torch.float64)
+
+
+def map_to_bits(embeddings: Any, bits: int, seed: int) -> AffineMap:
+    """``weight`` (bits, dim) and ``offset`` (bits,) that centre (n, dim) rows and change their
+    width: the principal components for fewer bits than dim, a tight frame of them for more.
+    """
+    mean, kept = keep_directions(_sum_moments(embeddings), bits)
+    weight = first_frame(bits, len(kept), torch.Generator().manual_seed(seed)) @ kept
+    return weight, -(weight @ mean)
+
+
 def principal_components(embeddings: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Mean (dim,) and principal directions (dim, rank), as columns, of (n, dim) rows, in float64.
 
@@ -62,10 +102,14 @@ def principal_components(embeddings: Any) -> tuple[torch.Tensor, torch.Tensor]:
             [0., 1.],
             [0., 0.]], dtype=torch.float64)
     """
+    return _sum_moments(embeddings).principal()
+
+
+def _sum_moments(embeddings: Any) -> Moments:
     moments = Moments()
     for start, part in rows.chunks(embeddings):
         moments.add(part, start)
-    return moments.principal()
+    return moments
 
 
 def _fix_signs(directions: torch.Tensor) -> torch.Tensor:

@@ -11,8 +11,8 @@ from rankbits.losses import tie_aware_ndcg_loss
 from rankbits.quantizers import rows
 from rankbits.quantizers.affine import Quantizer
 from rankbits.quantizers.descent import Adam
-from rankbits.quantizers.orthogonal import anneal, climb, polar, random_rotation
-from rankbits.quantizers.principal import Moments
+from rankbits.quantizers.orthogonal import anneal, climb, polar
+from rankbits.quantizers.principal import Moments, first_frame, keep_directions
 from rankbits.quantizers.rotations import quantization_error
 
 MOST_ROWS = 50_000  # sampled to fit a rotation or to learn from neighbours
@@ -38,7 +38,8 @@ class Projection(Quantizer):
 
     def __init__(
         self,
-        bits: int = 64,
+        bits: int | None = None,
+        *,
         objective: str = "pca",
         steps: int = 300,
         batch: int = 1000,
@@ -52,14 +53,10 @@ class Projection(Quantizer):
         self.alpha = alpha
         self.seed = seed
 
-    def fit(self, embeddings: Any, labels: Any = None) -> Projection:
-        bits = _check.whole("bits", self.bits, 1)
+    def _fit(self, embeddings: Any, labels: Any) -> None:
         _check.choice("objective", self.objective, ("pca", "neighbours"))
         value = rows.embeddings("embeddings", embeddings)
-        if len(value) < bits:
-            _check.refuse(
-                f"embeddings must have at least as many rows as bits, {bits}; got {len(value)}."
-            )
+        rows.enough_rows("embeddings", value, self._bits_for(value.shape[1]))
         self._moments = Moments()
         for start, part in rows.chunks(value):
             self._moments.add(part, start)
@@ -67,7 +64,6 @@ class Projection(Quantizer):
         self._from_moments(drawn.float().cpu())
         if self.objective == "neighbours":
             self._learn_neighbours(drawn.float().cpu())
-        return self
 
     def partial_fit(self, embeddings: Any, labels: Any = None) -> Projection:
         """Take more rows into account; the first call must have at least as many rows as bits."""
@@ -78,9 +74,10 @@ class Projection(Quantizer):
             self._moments, self._seen = Moments(), torch.empty(0, value.shape[1])
         for start, part in rows.chunks(value):
             self._moments.add(part, start)
-        if self._moments.count < self.bits:
+        bits = self._bits_for(value.shape[1])
+        if self._moments.count < bits:
             _check.refuse(
-                f"The first partial_fit needs at least {self.bits} rows; got {self._moments.count}."
+                f"The first partial_fit needs at least {bits} rows; got {self._moments.count}."
             )
         drawn, _ = rows.sample(value, MOST_ROWS, self.seed)
         draw = torch.Generator().manual_seed(self.seed)
@@ -92,20 +89,11 @@ class Projection(Quantizer):
     def _from_moments(self, drawn: torch.Tensor) -> None:
         """Principal directions of all rows, rotated for the least error on the drawn ones."""
         draw = torch.Generator().manual_seed(self.seed)
-        mean, directions = self._moments.principal()
-        dim, rank = directions.shape
-        if rank < min(self.bits, dim):
-            _check.refuse(
-                f"embeddings vary in {rank} directions only, too few for {self.bits} bits "
-                "(constant or repeated columns)."
-            )
-        kept = directions[:, : min(self.bits, rank)].T
+        bits = self._bits_for(drawn.shape[1])
+        mean, kept = keep_directions(self._moments, bits)
         projected = torch.cat([(part.double() - mean) @ kept.T for _, part in rows.chunks(drawn)])
-        if self.bits > len(kept):
-            frame = random_rotation(self.bits, draw, torch.float64)[:, : len(kept)]
-        else:
-            frame = torch.eye(self.bits, dtype=torch.float64)
-        scaled = projected * (self.bits**0.5 / projected.norm(dim=1, keepdim=True).clamp(min=1e-12))
+        frame = first_frame(bits, len(kept), draw)
+        scaled = projected * (bits**0.5 / projected.norm(dim=1, keepdim=True).clamp(min=1e-12))
         turned = climb(scaled, anneal(scaled, frame, draw))
         frame = min((frame, turned), key=lambda u: float(quantization_error(scaled @ u.T)))
         frame = polar(frame)
@@ -130,7 +118,7 @@ class Projection(Quantizer):
             activations = (part - mean) @ weight.T + offset
             loss = tie_aware_ndcg_loss(
                 activations, None, alpha=self.alpha, affinity=nearness(part),
-                bins=min(self.bits, 32),
+                bins=min(len(weight), 32),
             )  # fmt: skip
             adam.step(loss)
         self.objective_ = float(loss.detach())

@@ -14,6 +14,7 @@ from rankbits import _check
 from rankbits.quantizers import rows
 from rankbits.quantizers.affine import Quantizer
 from rankbits.quantizers.orthogonal import procrustes_step, random_rotation
+from rankbits.quantizers.principal import AffineMap, map_to_bits
 
 MOST_ROWS = 100_000  # more teach a rotation of a few hundred dimensions nothing
 
@@ -26,10 +27,7 @@ def quantization_error(rotated: torch.Tensor) -> torch.Tensor:
 def sphere(name: str, embeddings: Any, seed: int) -> torch.Tensor:
     """The rows a rotation is fitted to: at most ``MOST_ROWS``, float64, norm sqrt(dim)."""
     value = rows.embeddings(name, embeddings)
-    if len(value) < value.shape[1]:
-        _check.refuse(
-            f"{name} must have at least as many rows as bits, {value.shape[1]}; got {len(value)}."
-        )
+    rows.enough_rows(name, value, value.shape[1])
     drawn, _ = rows.sample(value, MOST_ROWS, seed)
     drawn = drawn.double().cpu()
     scaled = rows.on_sphere(name, drawn)
@@ -37,46 +35,85 @@ def sphere(name: str, embeddings: Any, seed: int) -> torch.Tensor:
     return scaled
 
 
+class Rotation(Quantizer):
+    """A quantizer that rotates (bits, bits), after a map to this width where bits is not dim."""
+
+    seed: int
+
+    def _prepare(self, embeddings: Any) -> tuple[torch.Tensor, AffineMap | None]:
+        """(m, bits) rows to fit the rotation to, float64, norm sqrt(bits), and the map that made
+        them: none where bits is dim, else principal components or a tight frame of them.
+        """
+        value = rows.embeddings("embeddings", embeddings)
+        bits = self._bits_for(value.shape[1])
+        if bits == value.shape[1]:
+            return sphere("embeddings", value, self.seed), None
+        rows.enough_rows("embeddings", value, bits)
+        weight, offset = map_to_bits(value, bits, self.seed)
+        drawn, _ = rows.sample(value, MOST_ROWS, self.seed)
+        mapped = torch.addmm(offset, drawn.double().cpu(), weight.T)
+        scaled = mapped * (bits**0.5 / mapped.norm(dim=1, keepdim=True).clamp(min=1e-12))
+        return scaled, (weight, offset)
+
+    def _keep(self, rotation: torch.Tensor, map_before: AffineMap | None) -> None:
+        self.rotation_ = rotation.float()
+        if map_before is None:
+            self._learn(rotation)
+        else:
+            self._learn(*(rotation @ part for part in map_before))
+
+
 class Sign(Quantizer):
-    """Bits are the signs of the embeddings as they are.
+    """Bits are the signs of the embeddings as they are: as many as dimensions, no other number.
 
     >>> import numpy as np
     >>> Sign().fit(np.eye(3) - 0.5).encode(np.array([[0.2, -1.0, 3.0]])).signs()
     array([[ 1, -1,  1]], dtype=int8)
     """
 
-    def fit(self, embeddings: Any, labels: Any = None) -> Sign:
-        scaled = sphere("embeddings", embeddings, 0)
+    def __init__(self, bits: int | None = None) -> None:
+        self.bits = bits
+
+    def _fit(self, embeddings: Any, labels: Any) -> None:
+        value = rows.embeddings("embeddings", embeddings)
+        bits, dim = self._bits_for(value.shape[1]), value.shape[1]
+        if bits != dim:
+            _check.refuse(
+                f"Sign gives as many bits as dimensions, {dim}; for {bits} bits use Projection, "
+                "ITQ or H2Q."
+            )
+        scaled = sphere("embeddings", value, 0)
         self.rotation_ = torch.eye(scaled.shape[1])
         self.objective_ = float(quantization_error(scaled))
         self._learn(self.rotation_)
-        return self
 
 
-class RandomRotation(Quantizer):
+class RandomRotation(Rotation):
     """Signs after a rotation drawn uniformly from the orthogonal group by ``seed``.
+
+    ``bits`` other than dim: principal components first, past dim bits a tight frame of them.
 
     >>> x = torch.randn(50, 8, generator=torch.Generator().manual_seed(0))
     >>> RandomRotation(seed=1).fit(x).encode(x).bits
     8
     """
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, bits: int | None = None, *, seed: int = 0) -> None:
+        self.bits = bits
         self.seed = seed
 
-    def fit(self, embeddings: Any, labels: Any = None) -> RandomRotation:
-        scaled = sphere("embeddings", embeddings, self.seed)
+    def _fit(self, embeddings: Any, labels: Any) -> None:
+        scaled, map_before = self._prepare(embeddings)
         draw = torch.Generator().manual_seed(self.seed)
         rotation = random_rotation(scaled.shape[1], draw, scaled.dtype)
-        self.rotation_ = rotation.float()
         self.objective_ = float(quantization_error(scaled @ rotation.T))
-        self._learn(rotation)
-        return self
+        self._keep(rotation, map_before)
 
 
-class ITQ(Quantizer):
+class ITQ(Rotation):
     """Iterative quantization: alternating Procrustes steps on unit rows, from ``start``.
 
+    ``bits`` other than dim: principal components first, past dim bits a tight frame of them.
     ``objectives_`` has the error before and after each step; it never rises.
 
     >>> import torch
@@ -86,15 +123,18 @@ class ITQ(Quantizer):
     True
     """
 
-    def __init__(self, steps: int = 50, start: str = "identity", seed: int = 0) -> None:
+    def __init__(
+        self, bits: int | None = None, *, steps: int = 50, start: str = "identity", seed: int = 0
+    ) -> None:
+        self.bits = bits
         self.steps = steps
         self.start = start
         self.seed = seed
 
-    def fit(self, embeddings: Any, labels: Any = None) -> ITQ:
+    def _fit(self, embeddings: Any, labels: Any) -> None:
         steps = _check.whole("steps", self.steps, 0)
         _check.choice("start", self.start, ("identity", "random"))
-        scaled = sphere("embeddings", embeddings, self.seed)
+        scaled, map_before = self._prepare(embeddings)
         rotation = torch.eye(scaled.shape[1], dtype=scaled.dtype)
         if self.start == "random":
             draw = torch.Generator().manual_seed(self.seed)
@@ -106,7 +146,5 @@ class ITQ(Quantizer):
         identity = float(quantization_error(scaled))
         if self.objectives_[-1] > identity:
             rotation = torch.eye(scaled.shape[1], dtype=scaled.dtype)
-        self.rotation_ = rotation.float()
         self.objective_ = min(self.objectives_[-1], identity)
-        self._learn(rotation)
-        return self
+        self._keep(rotation, map_before)

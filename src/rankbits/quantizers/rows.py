@@ -13,17 +13,26 @@ from rankbits import _check
 CHUNK = 1 << 20  # numbers of one chunk: it stays in cache from the product to the packing
 
 
+SMALL = ("int8", "uint8")  # what services sell as quantized embeddings
+
+
 def embeddings(name: str, value: Any, dim: int | None = None) -> Any:
-    """(n, dim) floats, as they came: an array, maybe memory-mapped, or a tensor on any device."""
+    """(n, dim) floats, int8 or uint8, as they came: an array, maybe memory-mapped, or a tensor on
+    any device. Where ``dim`` is known, one row (dim,) is taken as (1, dim).
+    """
+    if hasattr(value, "tocsr") or getattr(value, "is_sparse", False):
+        _check.refuse(f"{name} must be a dense array, not a sparse one (toarray makes it dense).")
     if not isinstance(value, torch.Tensor):
-        value = _check.matrix(name, value)
-        kind = value.dtype.kind
+        value = _check.array(name, value)
+        floats = value.dtype.kind == "f"
     else:
-        kind = "f" if value.is_floating_point() else "i"
+        floats = value.is_floating_point()
+    if dim is not None and value.ndim == 1:
+        value = value[None]
     if value.ndim != 2:
         _check.refuse(f"{name} must have two dimensions (n, dim); got shape {tuple(value.shape)}.")
-    if kind != "f":
-        _check.refuse(f"{name} must be floats; got {value.dtype}.")
+    if not floats and str(value.dtype).removeprefix("torch.") not in SMALL:
+        _check.refuse(f"{name} must be floats, int8 or uint8; got {value.dtype}.")
     if dim is not None and value.shape[1] != dim:
         _check.refuse(f"{name} must have dim {dim}, as what was fitted; got {value.shape[1]}.")
     if value.shape[1] == 0:
@@ -71,6 +80,11 @@ def on_sphere(name: str, rows: torch.Tensor) -> torch.Tensor:
         zero = int(norm.squeeze(1).argmin())
         _check.refuse(f"{name} must have no row of zeros; row {zero} is one.")
     return rows * (rows.shape[1] ** 0.5 / norm)
+
+
+def enough_rows(name: str, value: Any, bits: int) -> None:
+    if len(value) < bits:
+        _check.refuse(f"{name} must have at least as many rows as bits, {bits}; got {len(value)}.")
 
 
 def no_constant_column(name: str, rows: torch.Tensor) -> None:

@@ -23,10 +23,10 @@ import torch
 from rankbits import _check, metrics
 from rankbits.losses import tie_aware_ap_loss, tie_aware_ndcg_loss
 from rankbits.quantizers import rotations, rows
-from rankbits.quantizers.affine import Quantizer
 from rankbits.quantizers.descent import Adam
 from rankbits.quantizers.householder import H2Q
 from rankbits.quantizers.orthogonal import polar
+from rankbits.quantizers.principal import AffineMap
 from rankbits.quantizers.projection import Projection, nearness
 from rankbits.quantizers.rotations import quantization_error
 from rankbits.types import Ranking, pack
@@ -37,15 +37,15 @@ SHARPENED = 4  # alpha rises to this multiple of itself
 FEWEST_STEPS, MOST_STEPS, ROWS_A_STEP = 150, 500, 20  # more rows: more steps, measured to pay
 
 
-class SupervisedRotation(Quantizer):
+class SupervisedRotation(rotations.Rotation):
     """The rotation that ranks best: tie-aware AP over the orthogonal group.
 
-    ``bits`` other than dim: principal components first. ``labels`` (n,) or multi-hot (n, C);
-    without labels each row's own nearest neighbours are ranked (tie-aware NDCG). The best of
-    ``climbs`` is kept, each from an H2Q rotation of its own by ``steps`` steps of Adam on batches
-    of ``batch`` rows, with tanh(alpha y) in place of signs while alpha rises to four times
-    ``alpha``. By default ``steps`` is n / 20 but at least 150 and at most 500, and ``weight``, that
-    of the quantization error, 100 / n.
+    ``bits`` other than dim: principal components first. ``labels`` are (n,), numbers or names, or
+    multi-hot (n, C); without labels each row's own nearest neighbours are ranked (tie-aware NDCG).
+    The best of ``climbs`` is kept, each from an H2Q rotation of its own by ``steps`` steps of Adam
+    on batches of ``batch`` rows, with tanh(alpha y) in place of signs while alpha rises to four
+    times ``alpha``. By default ``steps`` is n / 20 but at least 150 and at most 500, and
+    ``weight``, that of the quantization error, 100 / n.
 
     ``judged_`` has the metric of the rows' own codes for "identity", "h2q" and each climb, and
     ``chosen_`` says which won: never one that ranks these rows worse than the identity or H2Q.
@@ -62,6 +62,7 @@ class SupervisedRotation(Quantizer):
     def __init__(
         self,
         bits: int | None = None,
+        *,
         weight: float | None = None,
         steps: int | None = None,
         batch: int = 1000,
@@ -79,14 +80,15 @@ class SupervisedRotation(Quantizer):
         self.climbs = climbs
         self.seed = seed
 
-    def fit(self, embeddings: Any, labels: Any = None) -> SupervisedRotation:
+    def _fit(self, embeddings: Any, labels: Any) -> None:
         value = rows.embeddings("embeddings", embeddings)
-        marks = None if labels is None else _check.labels("labels", labels, len(value))
+        marks = None if labels is None else _check.labels("labels", labels, len(value), names=True)
         drawn, chosen = rows.sample(value, rotations.MOST_ROWS, self.seed)
         marks = None if marks is None else marks[chosen]
-        map_before: tuple[torch.Tensor, torch.Tensor] | None = None
-        if self.bits is not None and self.bits != value.shape[1]:
-            projection = Projection(self.bits, seed=self.seed).fit(value)
+        map_before: AffineMap | None = None
+        bits = self._bits_for(value.shape[1])
+        if bits != value.shape[1]:
+            projection = Projection(bits, seed=self.seed).fit(value)
             weight, offset = projection.weight_.double(), projection.offset_.double()
             drawn = torch.addmm(offset, drawn.double().cpu(), weight.T)
             map_before = weight, offset
@@ -103,13 +105,8 @@ class SupervisedRotation(Quantizer):
         # of equals the first, which is the simplest
         self.chosen_ = max(self.judged_, key=lambda name: self.judged_[name])
         rotation = candidates[self.chosen_]
-        self.rotation_ = rotation.float()
         self.objective_ = 1 - self.judged_[self.chosen_]
-        if map_before is None:
-            self._learn(rotation)
-        else:
-            self._learn(*(rotation @ part for part in map_before))
-        return self
+        self._keep(rotation, map_before)
 
     def _climb(
         self,

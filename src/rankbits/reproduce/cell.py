@@ -17,7 +17,7 @@ from rankbits.data.protocols import Protocol
 from rankbits.data.root import data_root
 from rankbits.encoder.finishing import Sides, sides
 from rankbits.evaluate import evaluate, h2q_average_precision
-from rankbits.quantizers import H2Q, Quantizer, chosen
+from rankbits.quantizers import H2Q, Quantizer, make_quantizer
 from rankbits.reproduce.recipe import Cell, Recipe, combinations, recipes
 from rankbits.reproduce.rows import Row, Settings, row_of
 from rankbits.reproduce.scaled import scaled
@@ -181,9 +181,9 @@ def _fitted(name: str, trained: Trained, known: Embedded | None) -> Quantizer | 
         return None
     seed, width = trained.run.config.seed, trained.run.config.width
     made: Quantizer = (
-        H2Q(LOSSES[name], seed=seed)
+        H2Q(loss=LOSSES[name], seed=seed)
         if name in LOSSES
-        else chosen(name, width, width, labelled=True, seed=seed)
+        else make_quantizer(name, width, width, labelled=True, seed=seed)
     )
     return made.fit(known.embeddings, trained.source.train.labels[known.rows])
 

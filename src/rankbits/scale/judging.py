@@ -62,6 +62,7 @@ def evaluate(
         if query_codes != database_codes:
             _check.refuse("exclude_self needs the database to be the queries themselves.")
         database_labels = query_labels if database_labels is None else database_labels
+    query_labels, database_labels = _check.number_names(query_labels, database_labels)
     theirs = _check.labels("query_labels", query_labels, len(query_codes))
     ours = _check.labels("database_labels", database_labels, len(database_codes))
     _check.same_kind_of_labels(theirs, ours)

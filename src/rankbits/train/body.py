@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -10,45 +10,62 @@ import torch
 from rankbits import _check
 from rankbits.data.augment import View
 from rankbits.models import backbone
+from rankbits.models.scales import TwoScales
 from rankbits.train.checkpoints import load_tensors, put, save_tensors
 from rankbits.train.run import LARGE, RUN, Inputs, load_run
 
 BODY = "body.safetensors"
 
 
+@dataclass(frozen=True, eq=False)
+class Body:
+    """A network, what it is called, how it sees images, and the size of its second look, if any."""
+
+    network: torch.nn.Module
+    name: str
+    view: View
+    smaller: int | None = None
+
+    @property
+    def reads(self) -> Inputs:
+        return Inputs("images", side=self.view.side, channels=self.view.channels)
+
+
 def make_body(
-    source: str, side: int | None = None, mirror: bool = False
-) -> tuple[torch.nn.Module, str, View]:
-    """The frozen network that ``source`` names, what it is called, and how it sees images.
-
-    ``source`` is a network with published weights, or the folder of a run, all of which but its
-    last layer is meant.
-    """
-    if not (Path(source) / RUN).is_file():
-        view = Inputs("images", side=side or LARGE, channels=3).view(mirror=mirror)
-        assert view is not None
-        return backbone(source, "imagenet"), source, view
-    run = load_run(source)
-    body = getattr(run.model, "backbone", None)
-    if not isinstance(body, torch.nn.Module) or run.inputs.kind != "images":
-        _check.refuse(f"{source} has no layers that make features of images.")
-    seen = run.inputs.view(run.config.augment, mirror)
+    source: str, side: int | None = None, mirror: bool = False, smaller: int | None = None
+) -> Body:
+    """The frozen network that ``source`` names: one with published weights, or the folder of a run,
+    all of which but its last layer is meant. ``smaller``: it looks a second time, at this size."""
+    if (Path(source) / RUN).is_file():
+        run = load_run(source)
+        network = getattr(run.model, "backbone", None)
+        if not isinstance(network, torch.nn.Module) or run.inputs.kind != "images":
+            _check.refuse(f"{source} has no layers that make features of images.")
+        seen, name = run.inputs.view(run.config.augment, mirror), run.model_name
+    else:
+        seen = Inputs("images", side=side or LARGE, channels=3).view(mirror=mirror)
+        network, name = backbone(source, "imagenet"), source
     assert seen is not None
-    return body, run.model_name, seen
+    if smaller is not None:
+        network = TwoScales(network, smaller)
+    return Body(network.eval(), name, seen, smaller)
 
 
-def save_body(path: Path, body: torch.nn.Module, name: str, view: View) -> None:
+def save_body(path: Path, body: Body) -> None:
     """Write the weights, and what ``load_body`` needs to use them."""
-    save_tensors(path, "body", body.state_dict(), {"name": name, "view": asdict(view)})
+    facts = {"name": body.name, "view": asdict(body.view), "smaller": body.smaller}
+    save_tensors(path, "body", body.network.state_dict(), facts)
 
 
-def load_body(path: Path) -> tuple[torch.nn.Module, View]:
+def load_body(path: Path) -> Body:
     """Read what ``save_body`` wrote."""
     tensors, facts = load_tensors(path, "body")
     try:
-        name, view = str(facts["name"]), View(**facts["view"])
+        name, view, smaller = str(facts["name"]), View(**facts["view"]), facts["smaller"]
     except (KeyError, TypeError):
         _check.refuse(f"{path} is damaged: it does not say how images are seen.")
-    body = backbone(name, channels=view.channels)
-    put(body, tensors, path)
-    return body.eval(), view
+    network = backbone(name, channels=view.channels)
+    if smaller is not None:
+        network = TwoScales(network, _check.whole("smaller", smaller, 1))
+    put(network, tensors, path)
+    return Body(network.eval(), name, view, smaller)

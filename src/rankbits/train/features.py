@@ -104,11 +104,11 @@ def fingerprint(examples: Examples, said: str = "", weights: Path | None = None)
 def _computed(
     examples: Examples, name: str, side: int, *, device: torch.device, mirror: bool
 ) -> np.ndarray:
-    body, _, view = make_body(name, side, mirror)
-    body = body.to(device)
+    body = make_body(name, side, mirror)
+    network = body.network.to(device)
     if device.type == "cuda":
-        body = body.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    embedded = embed(body, examples, view, device=device, progress=True)
+        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    embedded = embed(network, examples, body.view, device=device, progress=True)
     if embedded.failed:
         _check.refuse(f"features need every image; {embedded.failed[0]}")
     return embedded.embeddings.astype(np.float16)

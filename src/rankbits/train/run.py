@@ -51,7 +51,7 @@ def inputs_of(examples: Examples, config: TrainConfig) -> Inputs:
         return Inputs("features", dim=examples.inputs.shape[1])
     if isinstance(examples.inputs, ImageFiles):
         _check.not_empty("examples", len(examples))
-        own, channels = min(_first_size(examples.inputs)), 3
+        own, channels = first_side(examples.inputs), 3
     else:
         own, channels = min(examples.inputs.shape[1:3]), examples.inputs.shape[3]
     small = model_name(config, own) == "conv"
@@ -59,11 +59,11 @@ def inputs_of(examples: Examples, config: TrainConfig) -> Inputs:
     return Inputs("images", side=side, channels=channels if small else 3)
 
 
-def _first_size(files: ImageFiles) -> tuple[int, int]:
-    """The size of the first image that has one."""
+def first_side(files: ImageFiles) -> int:
+    """The shorter side of the first image that can be read."""
     for path in files.paths[:100]:
         try:
-            return measure(str(path))
+            return min(measure(str(path)))
         except _check.Refusal as sentence:
             first = str(sentence)
     _check.refuse(f"None of the first {min(100, len(files))} images can be read: {first}")

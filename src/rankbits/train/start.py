@@ -112,7 +112,7 @@ def _trainer(
     if processes.rank == 0:
         run.describe()
         if config.features and folder is not None:
-            save_body(folder / BODY, *make_body(config.features, config.side, config.mirror))
+            save_body(folder / BODY, make_body(config.features, config.side, config.mirror))
         rows = f"{len(source.train):,} to learn from"
         if source.held is not None:
             rows += f", {len(source.held):,} held out"

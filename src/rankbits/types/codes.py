@@ -92,9 +92,9 @@ class Codes:
         for name, value in columns.items():
             if value is None:
                 continue
-            words = np.asarray(value).dtype.kind == "U" if name == "ids" else False
+            words = np.asarray(value).dtype.kind == "U" if name in ("ids", "labels") else False
             if words and Path(path).suffix != ".npz":
-                _check.refuse(f"ids that are strings need an .npz; got {path}.")
+                _check.refuse(f"{name} that are strings need an .npz; got {path}.")
             found = np.asarray(value) if words else _check.array(name, value)
             arrays[name] = _check.finite(name, found)
             _check.same_length(name, len(arrays[name]), "the codes", len(self))

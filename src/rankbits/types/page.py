@@ -98,7 +98,7 @@ def figure_rows(figures: Mapping[str, Any]) -> str:
         drawn = bar(f.worst, f.value, f.best) if f.value <= 1 and f.best <= 1 else ""
         rows.append(
             f'<tr><td class="name">{escape(f.name)}</td>'
-            f'<td class="number strong">{f.value:.4f}</td>'
+            f'<td class="number strong">{f.spelled}</td>'
             f'<td class="bar">{drawn}<small>{span(f)}</small></td>'
             f"<td><small>{escape(f.definition)}</small></td></tr>"
         )

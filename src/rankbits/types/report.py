@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,11 @@ class Figure:
     def tied(self) -> bool:
         """Whether the order of ties could have changed it."""
         return self.best - self.worst > 1e-12
+
+    @property
+    def spelled(self) -> str:
+        """The value with four digits, or "undefined" where no query has a relevant item."""
+        return "undefined" if math.isnan(self.value) else f"{self.value:.4f}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,7 +64,7 @@ class Report:
         return self.figures[name].value
 
     def __repr__(self) -> str:
-        return f"Report({', '.join(f'{f.name} {f.value:.4f}' for f in self.figures.values())})"
+        return f"Report({', '.join(f'{f.name} {f.spelled}' for f in self.figures.values())})"
 
     @property
     def title(self) -> str:
@@ -68,17 +74,25 @@ class Report:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What a reader must know beside the figures."""
-        left_out = (
-            f"{self.without_relevant:,} of {self.queries:,} queries have nothing relevant in the "
-            "database: undefined, and left out of every mean.",
-        )
-        return (left_out if self.without_relevant else ()) + self.notes
+        if not self.without_relevant:
+            return self.notes
+        if self.without_relevant == self.queries:
+            left_out = (
+                f"No query has a relevant item in the database: all {self.queries:,} queries were "
+                "left out, and no figure is defined. Are both sides labelled alike?"
+            )
+        else:
+            left_out = (
+                f"{self.without_relevant:,} of {self.queries:,} queries have nothing relevant in "
+                "the database: undefined, and left out of every mean."
+            )
+        return (left_out, *self.notes)
 
     def __str__(self) -> str:
         width = max(len(name) for name in self.figures)
         lines = [self.title, self.protocol, ""]
         for figure in self.figures.values():
-            line = f"{figure.name:<{width}}  {figure.value:.4f}"
+            line = f"{figure.name:<{width}}  {figure.spelled}"
             if figure.tied:
                 line += f"  (ties could make it {figure.worst:.4f} to {figure.best:.4f})"
             lines.append(line)
@@ -134,6 +148,16 @@ class Report:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
             _check.refuse(f"{name} is not a report in JSON, as rankbits evaluate --json prints it.")
 
+    def to_frame(self) -> Any:
+        """A pandas ``DataFrame``, a row for each figure: name, value, worst, best (needs the
+        package pandas)."""
+        try:
+            import pandas
+        except ImportError:
+            _check.refuse("to_frame needs the package pandas: pip install pandas.")
+        rows = [(f.name, f.value, f.worst, f.best) for f in self.figures.values()]
+        return pandas.DataFrame(rows, columns=["name", "value", "worst", "best"])
+
     def to_markdown(self) -> str:
         lines = [
             f"**{self.title}.** {self.protocol}",
@@ -143,7 +167,7 @@ class Report:
         ]
         for f in self.figures.values():
             span = f"{f.worst:.4f} to {f.best:.4f}" if f.tied else "the same"
-            lines.append(f"| {f.name} | {f.value:.4f} | {span} | {f.definition} |")
+            lines.append(f"| {f.name} | {f.spelled} | {span} | {f.definition} |")
         return "\n".join([*lines, *(x for r in self.remarks for x in ("", r))])
 
     def to_html(self, path: str | os.PathLike[str]) -> None:

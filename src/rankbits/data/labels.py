@@ -1,0 +1,99 @@
+"""Labels in a file of their own: arrays, a table, or one label a line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.data.arrays import FORMS, read_columns
+from rankbits.data.tables import read_text_columns
+
+TEXTS = (".txt", ".csv", ".tsv")
+NAMES = ("labels", "label")
+
+
+def read_labels_file(path: str | os.PathLike[str]) -> np.ndarray:
+    """The labels in a file: (n,) whole numbers or names, or (n, C) multi-hot.
+
+    - ``.npy``, ``.npz``, ``.safetensors``, ``.parquet``: the array called 'labels' or 'label', or
+      the only one;
+    - ``.csv``, ``.tsv``: the column called so, or the only one; the first line names the columns;
+    - ``.txt``: one label a line.
+
+    Text becomes whole numbers where every label is one, written as Python writes it.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.txt").write_text("cat\\ndog\\ncat\\n")
+    ...     _ = Path(folder, "b.csv").write_text("title,label\\nx,7\\ny,10\\n")
+    ...     read_labels_file(f"{folder}/a.txt"), read_labels_file(f"{folder}/b.csv")
+    (array(['cat', 'dog', 'cat'], dtype='<U3'), array([ 7, 10]))
+    """
+    source = Path(path)
+    if not source.is_file():
+        _check.refuse(f"{source} does not exist or is not a file.")
+    if source.suffix == ".txt":
+        return _number_texts(source, _read_lines(source), "line")
+    if source.suffix in TEXTS:
+        columns = read_text_columns(source)
+        texts = columns[_find_labels(source, columns)]
+        for row, text in enumerate(texts):
+            if "|" in text or ";" in text:
+                _check.refuse(
+                    f"{source} row {row + 1} has several labels, '{text}'; give them as multi-hot "
+                    "(n, C) in an .npz."
+                )
+        return _number_texts(source, [text.strip() for text in texts], "row")
+    if source.suffix in FORMS:
+        arrays = read_columns(source, "labels")
+        return _checked(source, arrays[_find_labels(source, arrays)])
+    _check.refuse(
+        f"{source} must end in one of {', '.join((*FORMS, *TEXTS))}; got '{source.suffix}'."
+    )
+
+
+def _find_labels(source: Path, columns: dict) -> str:
+    """The name of the column of labels: 'labels', 'label' in any case, or the only one."""
+    for wanted in NAMES:
+        for name in columns:
+            if name.strip().lower() == wanted:
+                return name
+    if len(columns) == 1:
+        return next(iter(columns))
+    held = ", ".join(columns) or "nothing"
+    _check.refuse(f"{source} must have a column 'labels' or only one; it has {held}.")
+
+
+def _read_lines(source: Path) -> list[str]:
+    try:
+        text = source.read_text("utf-8-sig")
+    except UnicodeDecodeError:
+        _check.refuse(f"{source} must be text in UTF-8, one label a line.")
+    return [line.strip() for line in text.rstrip().split("\n")] if text.strip() else []
+
+
+def _number_texts(source: Path, texts: Sequence[str], unit: str) -> np.ndarray:
+    for row, text in enumerate(texts):
+        if not text:
+            _check.refuse(f"{source} {unit} {row + 1} has no label.")
+    if not texts:
+        _check.refuse(f"{source} has no labels.")
+    try:
+        # '007' and '7' may be two names, and are one number
+        if all(str(int(text)) == text for text in texts):
+            return np.array([int(text) for text in texts], np.int64)
+    except (ValueError, OverflowError):
+        pass
+    return np.array(texts, dtype=str)
+
+
+def _checked(source: Path, values: np.ndarray) -> np.ndarray:
+    """Labels of an array file as they are, once they are known to be labels."""
+    name = f"labels in {source}"
+    names = _check.label_names(name, values)
+    rows = len(values) if values.ndim else 0
+    return _check.labels(name, values, rows) if names is None else names

@@ -1,0 +1,116 @@
+"""An encoder in a minute, without training a network: frozen features, and bits fitted to labels.
+
+On a CPU fine-tuning takes hours. A network that was trained on ImageNet sees enough of most
+photographs; what is learned here is which of it tells the classes apart, in closed form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.data.examples import Examples
+from rankbits.data.protocols import split_own
+from rankbits.data.root import data_root
+from rankbits.encoder.encoder import QUANTIZER, Encoder, is_encoder, write_about
+from rankbits.evaluate import evaluate
+from rankbits.quantizers import Projection, Quantizer, SupervisedProjection, SupervisedRotation
+from rankbits.train.body import BODY, Body, make_body, save_body
+from rankbits.train.config import TrainConfig
+from rankbits.train.embed import Embedded, embed
+from rankbits.train.features import computed_once, fingerprint
+from rankbits.train.processes import device_of
+from rankbits.train.run import RUN
+
+LARGER, SMALLER = 320, 224  # measured on birds: two looks tell kinds apart better than one
+FEW = 2  # rows of a class that are needed to hold one out
+
+
+def train_frozen(
+    examples: Examples, config: TrainConfig, network: str, say: Callable[[str], None]
+) -> tuple[Encoder, float | None]:
+    """Embed the images by ``network``, frozen, and fit bits to the labels -> the encoder, kept in
+    ``config.out``, and the mAP of rows held out (None where no row can be)."""
+    folder = _folder(config)
+    body = make_body(network, config.side or LARGER, config.mirror, SMALLER)
+    embedded = _embed(examples, body, config)
+    for sentence in embedded.failed[:10]:
+        say(f"left out: {sentence}")
+    features, labels = embedded.embeddings, examples.labels[embedded.rows]
+    bits = config.bits or 64
+    held_out = _validate(examples.subset(embedded.rows), features, bits, config)
+    quantizer = _fit(features, labels, bits, config.seed)
+    reads = body.reads
+    if folder is not None:
+        save_body(folder / BODY, body)
+        quantizer.save(folder / QUANTIZER)
+        write_about(folder, reads)
+    names = examples.class_names
+    return Encoder(reads, body.network, quantizer, body.view, names, folder), held_out
+
+
+def _folder(config: TrainConfig) -> Path | None:
+    if not config.out:
+        return None
+    folder = Path(config.out)
+    if folder.exists() and not folder.is_dir():
+        _check.refuse(f"{folder} is a file; an encoder needs a folder.")
+    if (folder / RUN).is_file():
+        _check.refuse(f"{folder} holds another run; give another folder.")
+    if folder.is_dir() and any(folder.iterdir()) and not is_encoder(folder):
+        _check.refuse(f"{folder} is not empty and holds no encoder; give another folder.")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _embed(examples: Examples, body: Body, config: TrainConfig) -> Embedded:
+    """The features of the images, from the data root where they were made before."""
+    failed: list[str] = []
+    rows = np.arange(len(examples))
+
+    def compute() -> np.ndarray:
+        nonlocal rows
+        found = embed(
+            body.network, examples, body.view, device=device_of(config.device), progress=True
+        )
+        failed.extend(found.failed)
+        rows = found.rows
+        kept = np.full((len(examples), found.embeddings.shape[1]), np.nan, np.float32)
+        kept[found.rows] = found.embeddings
+        return kept
+
+    said = f"{body.name} {body.view} {body.smaller}"
+    place = data_root(config.root) / "features" / f"{body.name}-{fingerprint(examples, said)}.npy"
+    features = computed_once(place, len(examples), compute)
+    readable = np.flatnonzero(np.isfinite(features[:, 0]))
+    if len(readable) < len(examples) and not failed:
+        failed = [f"{len(examples) - len(readable):,} images that cannot be read."]
+    return Embedded(np.asarray(features)[readable], readable, tuple(failed))
+
+
+def _fit(features: np.ndarray, labels: np.ndarray, bits: int, seed: int) -> Quantizer:
+    if labels.ndim == 2:
+        return SupervisedRotation(bits, seed=seed).fit(features, labels)
+    if len(np.unique(labels)) < 2:
+        return Projection(bits, seed=seed).fit(features)
+    return SupervisedProjection(bits, seed=seed).fit(features, labels)
+
+
+def _validate(
+    examples: Examples, features: np.ndarray, bits: int, config: TrainConfig
+) -> float | None:
+    """mAP of rows held out, which ask for those that were learned from."""
+    labels = examples.labels
+    if not config.validation or labels.ndim == 2:
+        return None
+    if np.unique(labels, return_counts=True)[1].min() < FEW or len(np.unique(labels)) < 2:
+        return None
+    learned, held = split_own(examples, config.validation, config.seed)
+    if len(learned) < bits or not len(held):
+        return None
+    encode = _fit(features[learned], labels[learned], bits, config.seed).encode
+    codes = encode(features[held]), encode(features[learned])
+    return evaluate(*codes, labels[held], labels[learned], k=1)["mAP"]

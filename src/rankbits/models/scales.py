@@ -1,0 +1,33 @@
+"""A network that looks at an image twice, at two sizes."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn.functional import interpolate, normalize
+
+
+class TwoScales(nn.Module):
+    """The mean of a network's features of an image and of a smaller copy of it, each of length 1.
+
+    Details are seen at the first size and the whole at the second, which is nearer to what the
+    network was trained on.
+
+    >>> class Mean(nn.Module):
+    ...     features = 3
+    ...     def forward(self, images):
+    ...         return images.mean(dim=(2, 3))
+    >>> TwoScales(Mean(), smaller=4)(torch.rand(2, 3, 8, 8)).norm(dim=1)
+    tensor([1., 1.])
+    """
+
+    def __init__(self, network: nn.Module, smaller: int) -> None:
+        super().__init__()
+        self.network, self.smaller = network, smaller
+        self.features = network.features
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        size = (self.smaller, self.smaller)
+        small = interpolate(images, size, mode="bilinear", antialias=True)
+        large, whole = (normalize(self.network(seen)) for seen in (images, small))
+        return normalize(large + whole)
