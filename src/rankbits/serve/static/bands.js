@@ -2,7 +2,7 @@
 
 import { distance, el, many, whole } from "./dom.js";
 import { trace } from "./bits.js";
-import { face, name, titled } from "./faces.js";
+import { face, name, titled, short } from "./faces.js";
 import { address } from "./state.js";
 
 // A query by id stands in the database too: it is there at distance 0, and no neighbour.
@@ -58,7 +58,7 @@ export function tile(item, { query, bits, far, state, look = null, rest = null, 
       "span",
       { class: "under", "aria-hidden": "true" },
       item.label ? el("span", { class: "label" }, item.label) : null,
-      el("span", { class: "id" }, under ?? item.id),
+      el("span", { class: "id" }, under ?? short(item)),
     ),
     bits ? trace(query.code, item.code, bits) : null,
   );

@@ -30,3 +30,6 @@ const words = (item, alt) =>
 export const titled = (item) => Boolean(item.title) && item.title !== String(item.id);
 
 export const name = (item) => (titled(item) ? item.title : `item ${item.id}`);
+
+// under a picture there is room for one of them
+export const short = (item) => (titled(item) ? item.title : item.id);

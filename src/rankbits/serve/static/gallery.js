@@ -1,7 +1,7 @@
 // Before the first query: items to begin with.
 
 import { el, whole } from "./dom.js";
-import { face, name } from "./faces.js";
+import { face, name, short } from "./faces.js";
 import { address } from "./state.js";
 
 export const PAGE = 60;
@@ -19,7 +19,7 @@ function tile(item, state) {
       "span",
       { class: "under", "aria-hidden": "true" },
       item.label ? el("span", { class: "label" }, item.label) : null,
-      el("span", { class: "id" }, item.id),
+      el("span", { class: "id" }, short(item)),
     ),
   );
 }
