@@ -255,22 +255,3 @@ def test_the_site_builds_without_a_warning(tmp_path):
         text = page.read_text("utf-8")
         assert not re.search(r'(src|<link[^>]*href)="(https?:)?//', text), f"{page} needs a network"
     assert not list(site.rglob("*.py"))
-
-
-def test_the_readmes_python_runs(capsys):
-    draw = np.random.default_rng(0)
-    labels, query_labels = np.arange(300) % 5, np.arange(20) % 5
-    centres = 2 * np.eye(5, 96)
-    given = {
-        "embeddings": draw.normal(size=(300, 96)) + centres[labels],
-        "queries": draw.normal(size=(20, 96)) + centres[query_labels],
-        "labels": labels,
-        "query_labels": query_labels,
-    }
-    text = (ROOT / "README.md").read_text()
-    blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
-    assert blocks
-    for block in blocks:
-        exec(block, given)
-    assert given["found"].ids.shape == (20, 10)
-    assert "ties could make it" in capsys.readouterr().out

@@ -40,6 +40,8 @@ EVERY = {
     "h2q-adam": lambda: rb.H2Q(solver="sgd", epochs=3, optimizer="adam"),
     "supervised": lambda: rb.SupervisedRotation(steps=12, batch=200),
     "supervised-8": lambda: rb.SupervisedRotation(bits=8, steps=12, batch=200),
+    "classes": lambda: rb.SupervisedProjection(),
+    "classes-8": lambda: rb.SupervisedProjection(bits=8),
     "pca": lambda: rb.Projection(8),
     "pca-wide": lambda: rb.Projection(30),
     "neighbours": lambda: rb.Projection(8, objective="neighbours", steps=10, batch=200),
@@ -368,3 +370,42 @@ def test_an_account_of_what_was_lost(made):
     assert all(lost.rescored[k] >= lost.recall[k] for k in lost.recall)
     assert "times smaller" in str(lost) and lost.to_dict()["bits"] == 10
     assert 0 < lost.distinct <= 1 and 0 <= lost.balance < 0.5
+
+
+def test_class_bits_tell_known_classes_apart_and_keep_the_rest():
+    draw = np.random.default_rng(5)
+    centres = 0.6 * draw.normal(size=(8, 40))
+    labels = np.arange(400) % 8
+    rows = (draw.normal(size=(400, 40)) + centres[labels]).astype(np.float32)
+    known, new = labels < 5, labels >= 5
+    first, second = np.flatnonzero(known)[::2], np.flatnonzero(known)[1::2]
+
+    def judged(quantizer, queries, database, **options):
+        ranking = rb.rank_codes(
+            quantizer.encode(rows[queries]), quantizer.encode(rows[database]),
+            labels[queries], labels[database], **options,
+        )  # fmt: skip
+        return rb.average_precision(ranking).mean()
+
+    plain = rb.Projection(32).fit(rows[first])
+    made = rb.SupervisedProjection(32).fit(rows[first], labels[first])
+    every = rb.SupervisedProjection(32, share=1.0).fit(rows[first], labels[first])
+    unseen = np.flatnonzero(new)
+    seen = [judged(q, second, first) for q in (plain, made, every)]
+    assert seen[0] + 0.1 < seen[1] and seen[1] - 0.02 < seen[2]
+    others = [judged(q, unseen, unseen, exclude_self=True) for q in (plain, made)]
+    assert others[1] > others[0] - 0.05
+    for words, said in (
+        ({"share": 1.5}, "share must lie between 0 and 1"),
+        ({"ridge": 0.0}, "ridge must be above 0"),
+        ({"shrink": -1.0}, "shrink must be above 0"),
+    ):
+        with pytest.raises(rb.Refusal, match=said):
+            rb.SupervisedProjection(8, **words).fit(rows, labels)
+    for marks, said in (
+        (None, "needs labels"),
+        (np.zeros(400, int), "at least two classes; got one"),
+        (np.eye(8, dtype=bool)[labels], "one label a row; got several"),
+    ):
+        with pytest.raises(rb.Refusal, match=said):
+            rb.SupervisedProjection(8).fit(rows, marks)

@@ -133,14 +133,19 @@ def test_the_other_lines_are_the_same_for_embeddings(home, walked):
     assert lines[1].split()[2:] == ["0", "7"]
 
 
-def test_python_finds_what_the_commands_find(home, walked, monkeypatch):
+def test_python_finds_what_the_commands_find(home, walked, monkeypatch, capsys):
     monkeypatch.chdir(home)
+    text = (ROOT / "README.md").read_text("utf-8")
+    lines: dict = {}
+    exec(text.split("```python\n")[1].split("```")[0], lines)
+    lines["index"].close()
+    assert "mAP" in capsys.readouterr().out
     with rb.open_index("birds.index", mode="r") as index:
         found = index.search("photo.jpg", k=10)
         assert found.ids[0][0].startswith("dots/")
         assert rb.evaluate_index(index, "queries/")["mAP"] > 0.9
     printed = [line.split()[3] for line in walked["search"].splitlines()[1:]]
-    assert found.ids[0].tolist() == printed
+    assert found.ids[0].tolist() == lines["found"].ids[0].tolist() == printed
 
 
 def test_the_page_shows_pictures_and_answers(home, walked, browser):  # noqa: F811

@@ -30,6 +30,17 @@ def evaluate_index(
 
     Queries and the items of the index carry labels by name; where the queries are the items
     themselves, each is left out of its own ranking. ``labels`` (n,) replace those of the queries.
+
+    >>> import tempfile
+    >>> import rankbits as rb
+    >>> names = np.array(["ant", "bee"])[np.arange(40) % 2]
+    >>> x = np.random.default_rng(0).normal(size=(40, 8)) + 9 * (names == "bee")[:, None]
+    >>> encoder = rb.Encoder.of(rb.Projection(4).fit(x))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/x.npz", embeddings=x.astype(np.float32), labels=names)
+    ...     with rb.make_index(encoder, f"{folder}/x.npz", f"{folder}/x.index") as index:
+    ...         rb.evaluate_index(index, f"{folder}/x.npz").queries
+    40
     """
     encoder = needs_encoder(index)
     database = _database(index)

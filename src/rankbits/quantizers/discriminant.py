@@ -33,7 +33,8 @@ class SupervisedProjection(Quantizer):
     ``labels`` are (n,), numbers or names. ``ridge``: how strongly the class bits are held to those
     of ``Projection``, in rows of mean length. ``shrink``: what is added to the within-class
     covariance of the general bits, in multiples of its mean eigenvalue; more keeps classes that
-    were not labelled further apart, less does so for those that were.
+    were not labelled further apart, less does so for those that were. ``objective_``: the mean
+    squared distance of the class bits' outputs from their codewords.
 
     >>> draw = torch.Generator().manual_seed(0)
     >>> y = torch.arange(200) % 4
@@ -101,7 +102,9 @@ class SupervisedProjection(Quantizer):
             centred.shape[1], dtype=torch.float64
         )
         missing = centred.T @ (words - centred @ start.T)
-        return start + torch.linalg.solve(gram, missing).T, words.mean(dim=0)
+        weight, offset = start + torch.linalg.solve(gram, missing).T, words.mean(dim=0)
+        self.objective_ = float(((centred @ weight.T + offset - words) ** 2).mean())
+        return weight, offset
 
     def _general_bits(self, centred: torch.Tensor, within: torch.Tensor, bits: int) -> torch.Tensor:
         """``Projection``'s bits of rows whose differences inside a class are shrunk."""

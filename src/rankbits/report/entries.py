@@ -118,6 +118,7 @@ def _of_codes(queries: Path, database: Path, options: dict[str, Any]) -> Entry:
             _check.refuse(f"{path} holds no labels: save them with codes.save(path, labels=...).")
         sides.append((codes, columns["labels"]))
     (ours, labels), (theirs, others) = sides
+    labels, others = _check.number_names(labels, others)
     report = evaluate(ours, theirs, labels, others, **options)
     evidence = Evidence(
         report.per_query, (ours, theirs), (labels, others), relevance=options["relevance"]

