@@ -393,8 +393,8 @@ def test_class_bits_tell_known_classes_apart_and_keep_the_rest():
     unseen = np.flatnonzero(new)
     seen = [judged(q, second, first) for q in (plain, made, every)]
     assert seen[0] + 0.1 < seen[1] and seen[1] - 0.02 < seen[2]
-    others = [judged(q, unseen, unseen, exclude_self=True) for q in (plain, made)]
-    assert others[1] > others[0] - 0.05
+    others = [judged(q, unseen, unseen, exclude_self=True) for q in (made, every)]
+    assert others[0] > others[1] + 0.02  # what half of the bits are kept back for
     for words, said in (
         ({"share": 1.5}, "share must lie between 0 and 1"),
         ({"ridge": 0.0}, "ridge must be above 0"),
