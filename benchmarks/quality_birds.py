@@ -4,8 +4,8 @@
 
 Three folders of photographs, a folder a kind: those to learn from, new ones of the same kinds, and
 others. README's figures: CUB-200-2011, classes 1 to 20 with 30 photographs each (the first by file
-name), the rest of those classes, and all of classes 21 to 40. Each code has 64 bits and is fitted to
-features of EfficientNet-lite0 (ImageNet weights), frozen: at 320 and 224 pixels as ``rankbits
+name), the rest of those classes, and all of classes 21 to 40. Each code has 64 bits and is fitted
+to features of EfficientNet-lite0 (ImageNet weights), frozen: at 320 and 224 pixels as ``rankbits
 train`` does, or at 224 alone. Tie-aware mAP of the new photographs asking for those learned from,
 and of the unseen ones asking for each other.
 """

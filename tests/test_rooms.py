@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -64,3 +66,17 @@ def test_a_file_is_one_idea(path):
 
 def test_no_room_is_a_cupboard():
     assert not {p.stem for p in FILES} & {"utils", "common", "base", "registry", "helpers"}
+
+
+def test_the_picture_of_the_house_is_drawn_from_the_imports():
+    """``python docs/generated/house.py`` draws it anew."""
+    docs = SOURCE.parent.parent / "docs"
+    spec = importlib.util.spec_from_file_location("house", docs / "generated" / "house.py")
+    house = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(house)
+    assert (docs / "pictures" / "house.svg").read_text("utf-8") == house.picture()
+    page = (docs / "house.md").read_text("utf-8")
+    for room in house.read_imports():
+        assert f"`{room}`" in page, f"docs/house.md does not speak of {room}"
+    for name in re.findall(r"`((?:[a-z]+/)+[a-z]+\.py)`", page):
+        assert (SOURCE / name).is_file() or (docs.parent / name).is_file(), name

@@ -57,4 +57,4 @@ def encode(
         found = list(mapped(ray, function, parts, "encode", len(jobs)))
     width = (quantizer.bits_ + 7) // 8
     packed = np.concatenate(found) if found else np.zeros((0, width), np.uint8)
-    return Codes(packed, quantizer.bits_)
+    return Codes(packed, quantizer.bits_, quantizer.fingerprint)
