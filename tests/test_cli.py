@@ -211,7 +211,10 @@ def test_encode_keeps_ids_and_refuses_other_names(floats, capsys):
     for words, sentence in [
         ((q, x), "Give all three: rankbits encode ENCODER INPUTS -o CODES"),
         ((q, x, "-o", "codes.txt"), "codes.txt must end in .npz or .safetensors."),
-        ((q, x, "--labels", str(folder / "named.npz"), "-o", codes), "no array called 'labels'."),
+        (
+            (q, x, "--labels", str(folder / "named.npz"), "-o", codes),
+            "must have a column 'labels' or only one",
+        ),
     ]:
         assert sentence in refused(capsys, "encode", *words), words
 

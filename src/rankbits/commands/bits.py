@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from tqdm import tqdm
@@ -19,6 +19,9 @@ from rankbits.data.items import Items, read_items
 from rankbits.data.labels import read_labels_file
 from rankbits.quantizers import Quantizer, make_quantizer
 from rankbits.types import Codes
+
+if TYPE_CHECKING:
+    from rankbits.encoder import Encoder
 
 ROWS = 1 << 16
 
@@ -108,35 +111,30 @@ class Encode:
             refuse("Give all three: rankbits encode ENCODER INPUTS -o CODES.")
         if Path(self.out).suffix not in (".npz", ".safetensors"):
             refuse(f"{self.out} must end in .npz or .safetensors.")
-        encoder = load_encoder(self.encoder)
-        items = read_items(self.inputs)
+        encoder, items = load_encoder(self.encoder), read_items(self.inputs)
         labels = self._labels(items)
-        kept = np.arange(len(items))
-        embeddings = None
-        if encoder.network is None and isinstance(items.inputs, np.ndarray):
-            assert encoder.quantizer is not None
-            vectors = items.inputs
-            codes = (
-                self._by_ray(encoder.quantizer, vectors)
-                if self.ray
-                else encoded(encoder.quantizer, vectors)
-            )
-            embeddings = vectors
-        else:
-            if self.ray:
-                refuse("--ray encodes vectors; this encoder reads images.")
-            embedded = encoder.embed_readable(items, progress=True)
-            for sentence in embedded.failed[:10]:
-                print(f"left out: {sentence}", file=sys.stderr)
-            codes, kept = encoder.encode_embeddings(embedded.embeddings), embedded.rows
-            embeddings = embedded.embeddings
+        codes, rows, embeddings = self._encode(encoder, items)
         codes.save(
             self.out,
-            labels=None if labels is None else labels[kept],
-            ids=self._ids(items.ids[kept]),
+            labels=None if labels is None else labels[rows],
+            ids=self._ids(items.ids[rows]),
             embeddings=embeddings if self.keep_embeddings else None,
         )
         print(f"{codes} -> {self.out}")
+
+    def _encode(self, encoder: Encoder, items: Items) -> tuple[Codes, np.ndarray, np.ndarray]:
+        """The codes, the rows that could be read, and their embeddings."""
+        if encoder.network is None and isinstance(items.inputs, np.ndarray):
+            assert encoder.quantizer is not None
+            encode = self._by_ray if self.ray else encoded
+            return encode(encoder.quantizer, items.inputs), np.arange(len(items)), items.inputs
+        if self.ray:
+            refuse(f"--ray encodes vectors; this encoder reads {encoder.describe_inputs()}.")
+        embedded = encoder.embed_readable(items, progress=True)
+        for sentence in embedded.failed[:10]:
+            print(f"left out: {sentence}", file=sys.stderr)
+        codes = encoder.encode_embeddings(embedded.embeddings)
+        return codes, embedded.rows, embedded.embeddings
 
     def _labels(self, items: Items) -> Any:
         """Labels as names where the file can hold them, for numbers of classes differ by folder."""
