@@ -123,9 +123,9 @@ def test_who_chooses_a_network_gets_it(photographs, monkeypatch):
         assert learn.suit_photographs(config) == (config, None)
     nowhere = TrainConfig(data="cifar10-s1")
     assert learn.suit_photographs(nowhere) == (nowhere, None)
-    on_a_gpu = TrainConfig(data=str(folder), dim=32)
-    tuned, examples = learn.suit_photographs(on_a_gpu)
-    assert examples is None and tuned.weights == "imagenet" and tuned.optimizer == "adamw"
+    floats = TrainConfig(data=str(folder), dim=32)  # an embedding layer is trained
+    tuned, examples = learn.suit_photographs(floats)
+    assert examples is None and tuned.weights == "imagenet" and tuned.model == "efficientnet-lite0"
     monkeypatch.setattr("rankbits.models.weights.find_published", lambda name: None)
     with pytest.raises(rb.Refusal, match=r"Photographs need a network with pretrained weights"):
         learn.suit_photographs(TrainConfig(data=str(folder)))
