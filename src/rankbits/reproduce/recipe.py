@@ -2,6 +2,7 @@
 
 The name of ``reproduce/talr/table1-s1/dpsh.toml`` is ``talr/table1-s1/dpsh``. A recipe has a cell
 for each code length, each value of what it varies, and each seed; a cell is what is run at once.
+``extends = "talr/_frozen"`` begins a recipe with the tables of another file.
 """
 
 from __future__ import annotations
@@ -11,19 +12,14 @@ import itertools
 import json
 import math
 import os
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rankbits import _check
+from rankbits.reproduce.extends import EXTENDS, read_table
 from rankbits.train import TrainConfig
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 QUANTIZERS = (
     "none", "random", "itq", "h2q", "h2q-l1", "h2q-min", "h2q-variance", "supervised",
@@ -153,7 +149,8 @@ def recipe_of(name: str, table: dict[str, Any]) -> Recipe:
     """The recipe a TOML table says, or one sentence why it is none."""
     for key in table:
         if key not in KEYS:
-            _check.refuse(f"{name} has an unknown key '{key}'{_check.nearest(key, KEYS)}.")
+            near = _check.nearest(key, (*KEYS, EXTENDS))
+            _check.refuse(f"{name} has an unknown key '{key}'{near}.")
     for key in TEXTS[:4]:
         if not isinstance(table.get(key), str) or not table[key].strip():
             _check.refuse(f"{name} must say its {key} in words; got {table.get(key)!r}.")
@@ -264,20 +261,18 @@ def _figures(recipe: Recipe, table: Any) -> dict[str, tuple[float, ...]]:
 
 
 def read_recipe(path: Path, name: str) -> Recipe:
-    """The recipe in a file."""
-    try:
-        table = tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        _check.refuse(f"{path} is not TOML: {error}.")
-    return recipe_of(name, table)
+    """The recipe in a file, which lies as deep below the folder of recipes as its name says."""
+    folder = path.parents[min(name.count("/"), len(path.parents) - 1)]
+    return recipe_of(name, read_table(path, folder))
 
 
 def names(folder: str | os.PathLike[str]) -> list[str]:
-    """The names of all recipes under a folder, sorted."""
+    """The names of all recipes under a folder, sorted; a file named with an underscore is none."""
     root = Path(folder)
     if not root.is_dir():
         _check.refuse(f"There is no folder of recipes {root}; give it as --recipes.")
-    return sorted(p.relative_to(root).with_suffix("").as_posix() for p in root.rglob("*.toml"))
+    files = (p for p in root.rglob("*.toml") if not p.name.startswith("_"))
+    return sorted(p.relative_to(root).with_suffix("").as_posix() for p in files)
 
 
 def recipes(folder: str | os.PathLike[str], wanted: Iterable[str] = ()) -> list[Recipe]:

@@ -1,0 +1,73 @@
+"""``extends = "h2q/_tuned"``: a recipe's file begins with the tables of another file.
+
+What recipes share then stands once. A file whose name begins with an underscore is there to be
+extended: it need not be a whole recipe, and is never listed or run as one.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from rankbits import _check
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+EXTENDS = "extends"
+
+
+def merge(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """``base`` with ``own`` over it: tables are merged, anything else is replaced.
+
+    >>> merge({"bits": [16], "train": {"lr": 1, "side": 128}}, {"bits": [32], "train": {"lr": 2}})
+    {'bits': [32], 'train': {'lr': 2, 'side': 128}}
+    """
+    merged = dict(base)
+    for key, value in own.items():
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            value = merge(base[key], value)
+        merged[key] = value
+    return merged
+
+
+def read_table(path: Path, folder: Path) -> dict[str, Any]:
+    """The tables of a file over those of the files it extends; ``folder`` holds all recipes."""
+    table: dict[str, Any] = {}
+    files: list[Path] = []
+    extended: Path | None = path
+    while extended is not None:
+        own = _read_file(extended)
+        files.append(extended)
+        extended = _extended_file(files, own.pop(EXTENDS, None), folder)
+        table = merge(own, table)
+    return table
+
+
+def _extended_file(files: list[Path], name: Any, folder: Path) -> Path | None:
+    """The file that the last of ``files`` extends, None where it extends none."""
+    if name is None:
+        return None
+    parts = PurePosixPath(name).parts if isinstance(name, str) else ()
+    if not parts or parts[0] == "/" or ".." in parts:
+        _check.refuse(
+            f"extends of {files[-1]} must name a file below {folder}, without .toml; got {name!r}."
+        )
+    extended = folder.joinpath(*parts[:-1], f"{parts[-1]}.toml")
+    if extended in files:
+        _check.refuse(f"{files[-1]} extends {extended}, which itself begins with {files[-1]}.")
+    if not extended.is_file():
+        known = (p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.toml"))
+        near = _check.nearest("/".join(parts), sorted(known))
+        _check.refuse(f"{files[-1]} extends {extended}, which is not there{near}.")
+    return extended
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        _check.refuse(f"{path} is not TOML: {error}.")
