@@ -8,6 +8,7 @@ from pathlib import Path
 DOCS = Path(__file__).parent.parent / "docs"
 sys.path.insert(0, str(DOCS))
 
+from generated.birds import birds_table  # noqa: E402
 from generated.rows import RESULTS, read  # noqa: E402
 from generated.spread import SOURCES, spread_table  # noqa: E402
 
@@ -33,3 +34,7 @@ def test_a_machine_moves_no_figure_by_a_hundredth():
             r["mAP"] for r in rows if (r["data"], r["rows"], r["source"]) == (data, many, "machine")
         ]
         assert len(values) >= 3 and max(values) - min(values) < 0.01
+
+
+def test_the_page_has_the_table_of_birds():
+    assert birds_table() in (DOCS / "quantizers.md").read_text("utf-8")
