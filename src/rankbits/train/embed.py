@@ -97,6 +97,17 @@ def embed(
     )
 
 
+@dataclass(frozen=True)
+class Judged:
+    """A judgement: the mAP, the mAP of a random order, how many rows asked, and how many bits were
+    the same for all of them (None: no codes, or too few rows to tell)."""
+
+    mean_precision: float
+    chance: float
+    rows: int
+    constant_bits: int | None
+
+
 class Validation:
     """Mean average precision on rows held out: of codes by tie-aware Hamming ranking, of embeddings
     by cosine.
@@ -110,6 +121,7 @@ class Validation:
     def __init__(self, train: Examples, held: Examples, *, binary: bool, seed: int = 0) -> None:
         draw = np.random.default_rng(seed)
         self.binary = binary
+        self.chance: float | None = None  # known after the first judgement
         self.queries = _at_most(held, QUERIES, draw)
         if held.labels.ndim == 2:
             known = bool((held.labels.any(0) & train.labels.any(0)).any())
@@ -121,17 +133,32 @@ class Validation:
     def measure(
         self, model: torch.nn.Module, view: View | None, device: torch.device, **options: object
     ) -> float:
+        """The mAP of ``judge``."""
+        return self.judge(model, view, device, **options).mean_precision
+
+    def judge(
+        self, model: torch.nn.Module, view: View | None, device: torch.device, **options: object
+    ) -> Judged:
+        """Embed the rows and rank them; ``options`` are those of ``embed``."""
+
         def embedded(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
-            found = embed(model, examples, view, device=device, **options)  # type: ignore[arg-type]
-            return found.embeddings, examples.labels[found.rows]
+            part = embed(model, examples, view, device=device, **options)  # type: ignore[arg-type]
+            return part.embeddings, examples.labels[part.rows]
 
         ours, labels = embedded(self.queries)
         others = (ours, labels) if self.database is None else embedded(self.database)
         made = pack if self.binary else np.asarray
-        report = evaluate(
-            made(ours), made(others[0]), labels, others[1], k=1, exclude_self=self.database is None
-        )
-        return report["mAP"]
+        alone = self.database is None
+        report = evaluate(made(ours), made(others[0]), labels, others[1], k=1, exclude_self=alone)
+        if self.chance is None:  # where all codes are equal, any order is as likely as any other
+            asking, asked = (pack(np.ones((len(rows), 1))) for rows in (labels, others[1]))
+            tied = evaluate(asking, asked, labels, others[1], k=1, exclude_self=alone)
+            self.chance = tied["mAP"]
+        constant = None
+        if self.binary and len(ours) >= FEW:
+            signs = pack(ours).signs()
+            constant = int((signs == signs[0]).all(0).sum())
+        return Judged(report["mAP"], self.chance, len(ours), constant)
 
 
 def _at_most(examples: Examples, rows: int, draw: np.random.Generator) -> Examples:

@@ -22,6 +22,8 @@ import torch
 import torch.distributed as dist
 
 from rankbits import _check
+from rankbits.models import head_of
+from rankbits.train.config import TrainConfig
 
 BUCKET = 1 << 23  # numbers that travel together between processes
 
@@ -131,6 +133,20 @@ def frozen_statistics(model: torch.nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
             module.eval()
+
+
+def set_training_mode(model: torch.nn.Module, config: TrainConfig) -> None:
+    """Put a network into training mode, but for what the settings freeze."""
+    model.train()
+    head = head_of(model)
+    if config.freeze and head is not None:
+        model.eval()
+        head.train()
+        before = getattr(model, "dropout", None)  # what an Embedder drops is the head's
+        if isinstance(before, torch.nn.Module):
+            before.train()
+    elif config.batch_norm == "frozen":
+        frozen_statistics(model)
 
 
 def sum_gradients(parameters: Sequence[torch.Tensor]) -> None:
