@@ -24,8 +24,8 @@ FEW = 20  # of a class: fewer of them say little of each other
 def outputs(
     model: torch.nn.Module, inputs: torch.Tensor, view: View | None, device: torch.device
 ) -> torch.Tensor:
-    """What a network makes of inputs outside training, float32; of images and their mirrors' where
-    the view says so, the mean."""
+    """The outputs of a network outside training, float32. Where the view says so, they are the mean
+    of an image's outputs and its mirror's."""
     seen = inputs.to(device, non_blocking=True)
     if view is None:
         return model(seen).float()
@@ -56,9 +56,10 @@ def embed(
     cache: Path | None = None,
     progress: bool = False,
 ) -> Embedded:
-    """Embeddings of examples in order, in evaluation mode; the model's mode comes back.
+    """Embed examples in order, in evaluation mode; afterwards the model has the mode it had before.
 
-    ``batch_size``: by default 256, and 32 of images on a CPU, where more only take more memory.
+    ``batch_size`` is 256 by default, and 32 for images on a CPU, where larger batches only take
+    more memory.
 
     >>> embed(torch.nn.Identity(), Examples(np.eye(2, dtype=np.float32), [0, 1])).embeddings
     array([[1., 0.],
@@ -98,7 +99,7 @@ def embed(
 
 
 @dataclass(frozen=True)
-class Judged:
+class ValidationResult:
     """A judgement: the mAP, the mAP of a random order, how many rows asked, and how many bits were
     the same for all of them (None: no codes, or too few rows to tell)."""
 
@@ -109,13 +110,14 @@ class Judged:
 
 
 class Validation:
-    """Mean average precision on rows held out: of codes by tie-aware Hamming ranking, of embeddings
-    by cosine.
+    """Measures mean average precision on held-out rows: codes are ranked by Hamming distance, with
+    ties averaged, and embeddings by cosine.
 
-    Held-out rows query each other, for a network gathers the rows it learned from more tightly than
-    any others, and a ranking of those flatters whoever learned them by heart. Only where a class
-    has fewer than ``FEW`` held-out rows, and was learned, the training rows are the database. At
-    most ``QUERIES`` and ``DATABASE`` rows, by seed.
+    Held-out rows query each other. A network gathers the rows it learned from more tightly than
+    others, so a ranking of those would favour a network that has memorised them. The training rows
+    are the database only where they share classes with the held-out rows and there are fewer than
+    ``FEW`` held-out rows for each class. At most ``QUERIES`` and ``DATABASE`` rows are used, drawn
+    by seed.
     """
 
     def __init__(self, train: Examples, held: Examples, *, binary: bool, seed: int = 0) -> None:
@@ -138,7 +140,7 @@ class Validation:
 
     def judge(
         self, model: torch.nn.Module, view: View | None, device: torch.device, **options: object
-    ) -> Judged:
+    ) -> ValidationResult:
         """Embed the rows and rank them; ``options`` are those of ``embed``."""
 
         def embedded(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
@@ -158,7 +160,7 @@ class Validation:
         if self.binary and len(ours) >= FEW:
             signs = pack(ours).signs()
             constant = int((signs == signs[0]).all(0).sum())
-        return Judged(report["mAP"], self.chance, len(ours), constant)
+        return ValidationResult(report["mAP"], self.chance, len(ours), constant)
 
 
 def _at_most(examples: Examples, rows: int, draw: np.random.Generator) -> Examples:

@@ -1,4 +1,4 @@
-"""The loop: batches in, weights out, and nothing lost on the way."""
+"""The training loop: it takes batches, changes the weights, and saves what a run needs to go on."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from rankbits.train.step import (
 
 @dataclass(eq=False)
 class Trainer:
-    """One training run, from wherever it stands to its end."""
+    """Trains a run from where it stands to its end."""
 
     run: Run
     train: Examples
@@ -208,14 +208,14 @@ class Trainer:
         return value
 
     def _drawn(self, places: torch.Tensor) -> torch.Tensor:
-        """The accidents of this process's images, drawn for the batch of all processes."""
+        """The random changes of this process's images, drawn for the batch of all processes."""
         if self.view is None:
             return torch.empty(0)
         seed = seed_of(self.config.seed, self.run.progress.step)
         return self.view.draw(self.config.batch_size, seed)[places]
 
     def _look(self) -> None:
-        """Stop at a loss that is no number: nothing made of it is written."""
+        """Refuse to go on after a loss that is not finite, so that nothing made of it is saved."""
         for step, value in self.unseen:
             if not torch.isfinite(value):
                 where = self.run.folder
@@ -266,7 +266,7 @@ class Trainer:
             self._keep()
 
     def _keep(self) -> None:
-        """These weights are the ones to keep."""
+        """Keep the present weights as the best."""
         if self.leads:
             self.run.keep()
         if self.run.folder is None:

@@ -1,15 +1,16 @@
 """The gradient of one batch: in one pass, or exactly the same in two with a chunk in memory.
 
-A ranking loss looks at the whole batch, so its gradient does not fall apart into those of smaller
-batches. But it does at the embeddings z (FastAP, Sec. 4.1): with g = dL/dz the gradient of the
+A ranking loss looks at the whole batch, so its gradient is not the sum of those of smaller batches.
+But it can be split at the embeddings z (FastAP, Sec. 4.1): with g = dL/dz the gradient of the
 weights is the sum over chunks of g[chunk] dz[chunk]/dw. So embed in chunks without a graph, take g,
 then embed each chunk again with its graph and send its slice of g back.
 
-That is the full batch's gradient only if the second embedding is the first. Hence ``Replay``: what
-a chunk draws (dropout) is a function of the seed, the step and the place of its first row; what it
-finds in the model's buffers is put back before its second pass, and what the first pass left there
-is put back at the end. Batch normalisation takes its statistics over a chunk, in both passes, and
-keeps the first pass's: with ``batch_norm="frozen"`` chunks and processes do not matter at all.
+That is the full batch's gradient only if the second embedding equals the first. Hence ``Replay``:
+what a chunk draws (dropout) is a function of the seed, the step and the place of its first row;
+what it finds in the model's buffers is put back before its second pass, and what the first pass
+left there is put back at the end. Batch normalisation takes its statistics over a chunk, in both
+passes, and keeps the first pass's: with ``batch_norm="frozen"`` chunks and processes do not matter
+at all.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ def batch_gradient(
 
 
 def frozen_statistics(model: torch.nn.Module) -> None:
-    """Let batch normalisation use what it has learned, and learn no more."""
+    """Put batch normalisation into evaluation mode, so that its statistics do not change."""
     for module in model.modules():
         if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
             module.eval()
