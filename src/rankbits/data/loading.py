@@ -56,7 +56,8 @@ class Pixels(Dataset):
             self._map(folder)
 
     def _map(self, folder: Path) -> None:
-        """One file of pixels and one of states, named by what the files are at present."""
+        """Map one file of pixels and one of states, named by the paths, sizes and times of the
+        images."""
         digest = hashlib.sha256(f"{self.side} {self.channels}".encode())
         for path in self.files.paths:
             try:
@@ -70,7 +71,7 @@ class Pixels(Dataset):
             folder.mkdir(parents=True, exist_ok=True)
             self.kept = _mapped(name.with_suffix(".pixels"), shape)
             self.state = _mapped(name.with_suffix(".state"), shape[:1])
-        except OSError:  # a cache that cannot be had is none
+        except OSError:  # without a cache the images are decoded again
             self.kept = self.state = None
 
     def __len__(self) -> int:
