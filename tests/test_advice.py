@@ -66,9 +66,20 @@ def test_advice_fits_the_run():
 
 def test_constant_bits_are_mentioned_once():
     assert advise([0.2, 0.3], [2, 2]) == []
-    [(number, line)] = advise([0.2, 0.3, 0.4, 0.5], [0, 3, 5, 3])
-    assert number == 1
-    assert line.startswith("3 of 20 bits are the same for all 50 validation rows")
+    assert advise([0.2, 0.3, 0.4], [9, 0, 9]) == []  # they have come to life
+    [(number, line)] = advise([0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], [0, 3, 5, 3, 0, 3, 3])
+    assert number == 2
+    assert line.startswith("5 of 20 bits are the same for all 50 validation rows")
+
+
+def test_constant_bits_are_mentioned_at_the_end_of_a_short_run():
+    advisor = Advisor(TrainConfig(bits=20), "features", 0.1, 50)
+    row = {"validation_mAP": 0.5, "constant_bits": 3}
+    assert advisor.lines([row]) == []
+    [line] = advisor.lines([row], last=True)
+    assert line.startswith("3 of 20 bits")
+    better = {"validation_mAP": 0.6, "constant_bits": 3}
+    assert advisor.lines([row, row, better], last=True) == []
 
 
 class Stuck(torch.nn.Module):
@@ -87,7 +98,7 @@ def test_a_run_says_it_and_a_resumed_run_does_not_say_it_again(tmp_path):
     said: list[str] = []
     settings = {"bits": 4, "batch_size": 64, "validation": 0.2, "say": said.append}
     examples = make_digits(300)
-    for epochs in (1, 4, 6):
+    for epochs in (2, 4, 6):
         out = str(tmp_path / "run")
         run = rb.train(examples=examples, model=Stuck(), out=out, epochs=epochs, **settings)
     assert run.progress.epoch == 6

@@ -15,6 +15,7 @@ from rankbits.train.config import TrainConfig
 STILL = 3  # validations in a row after which a figure that stands still is mentioned
 ABOVE_CHANCE = 0.02  # share of the way from chance to 1 that counts as nothing learned
 CONSTANT = 0.1  # share of the bits that may be constant without a word
+AGAIN = 2  # validations in a row with more of them: after the first, bits often come to life
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,9 @@ class Advisor:
     chance: float
     rows: int
 
-    def lines(self, history: Sequence[dict[str, Any]]) -> list[str]:
+    def lines(self, history: Sequence[dict[str, Any]], last: bool = False) -> list[str]:
         """The lines to say after the latest of the log's rows, which is a validation: those that
-        no validation before it gave a reason for."""
+        no validation before it gave a reason for. ``last``: no validation comes after it."""
         rows = [row for row in history if "validation_mAP" in row]
         figures = [row["validation_mAP"] for row in rows]
         constant = [row.get("constant_bits", 0) for row in rows]
@@ -42,7 +43,8 @@ class Advisor:
         ):
             found.append(self._still_line(figures[-1]))
         many = [count > CONSTANT * self.config.width for count in constant]
-        if many and many[-1] and not any(many[:-1]):
+        again = [all(many[end - AGAIN : end]) for end in range(AGAIN, len(many) + 1)]
+        if many[-1] and (last or again[-1:] == [True]) and not any(again[:-1]):
             found.append(
                 f"{constant[-1]} of {self.config.width} bits are the same for all {self.rows:,} "
                 "validation rows, so they tell no rows apart: try fewer bits, or a smaller lr than "

@@ -98,7 +98,7 @@ class Trainer:
                 progress.epoch, progress.batch = epoch + 1, 0
                 ended = progress.epoch == config.epochs or progress.step >= self.steps
                 if ended or progress.epoch % config.validate_every == 0:
-                    self._validate()
+                    self._validate(ended)
                 if ended:
                     break
                 if 0 < config.patience <= progress.worse:
@@ -241,7 +241,7 @@ class Trainer:
         best = "" if progress.best is None else f", mAP {progress.best:.4f}"
         bar.set_postfix_str(f"loss {float(value):.4f}, {speed:,.0f}/s{best}", refresh=False)
 
-    def _validate(self) -> None:
+    def _validate(self, last: bool) -> None:
         self._look()
         if self.validation is None:
             return
@@ -258,7 +258,7 @@ class Trainer:
         if self.leads:
             self.say(f"epoch {progress.epoch}: validation mAP {figure:.4f}")
             advisor = Advisor(self.config, self.run.inputs.kind, judged.chance, judged.rows)
-            for line in advisor.lines(self.diary.rows):
+            for line in advisor.lines(self.diary.rows, last):
                 self.say(line)
         progress.worse += 1
         if progress.best is None or figure > progress.best:
