@@ -63,7 +63,7 @@ def test_a_state_that_does_not_fit_says_why(tmp_path):
     for change, said in (
         ({"bias": None}, "has no 'bias': it was made with another model."),
         ({"bias": torch.zeros(5)}, r"has 'bias' of shape \(5,\), but the model's has \(2,\)."),
-        ({"more": torch.zeros(1)}, "has 'more', which the model has not."),
+        ({"more": torch.zeros(1)}, "has 'more', which the model does not have."),
     ):
         given = {n: t for n, t in {**good, **change}.items() if t is not None}
         with pytest.raises(rb.Refusal, match=said):

@@ -127,8 +127,8 @@ def test_commands_list_every_flag_with_its_default():
     page = commands.page()
     for command in COMMANDS:
         assert f"## rankbits {command.name}\n" in page
-    assert "| `--bits` |  | outputs of a hash layer, one a bit (default 64) |" in page
-    assert "| `--batch-size` | `256` | examples a step, over all processes |" in page
+    assert "| `--bits` |  | outputs of a hash layer, one for each bit (default 64) |" in page
+    assert "| `--batch-size` | `256` | examples in a step, over all processes |" in page
     assert "| `--k`, `-k` | `10,100,1000` |" in page
 
 

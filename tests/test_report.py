@@ -359,7 +359,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path, capsys):
         ((str(report),), "is not a report in JSON"),
         ((folder, "-o", "page.pdf"), "page.pdf must end in .html or .md."),
         ((folder, "--figure", "mAP@9"), "has no figure 'mAP@9' (did you mean 'mAP'?)."),
-        ((folder, "--query-images", "x.npz"), "Images are given of both"),
+        ((folder, "--query-images", "x.npz"), "Give the images of both"),
         ((folder, "--query-images", str(plain), "--database-images", str(plain)), "'images'"),
         ((folder, "--k", "ten"), "k must be a whole number; got 'ten'."),
         ((folder, "-o", str(tmp_path / "no" / "p.html")), "does not exist."),

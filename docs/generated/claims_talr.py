@@ -188,7 +188,7 @@ CLAIMS = (
         "the datasets",
         (),
         unavailable(
-            "The images cannot be had here; readers and protocols are in place for who has "
+            "The images are not available; readers and protocols are ready for anyone who has "
             "them (`nuswide-talr`, `imagenet100`)."
         ),
     ),

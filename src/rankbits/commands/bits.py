@@ -66,7 +66,7 @@ class Fit:
     method: str = option(
         "auto", "auto, sign, random, itq, h2q, supervised, classes, pca or neighbours"
     )
-    seed: int = option(0, "seed of everything that is drawn")
+    seed: int = option(0, "seed of all random choices")
     json: bool = option(False, "print the account as JSON")
 
     def work(self) -> None:

@@ -21,8 +21,8 @@ class Data:
     folder: str | None = option(
         None, "class/*.png, category/class/*.png, .csv, .parquet, .npz, or a protocol's name"
     )
-    source: str | None = option(None, "the publisher's package or folder with the weights")
-    out: str | None = option(None, "where converted weights go (default: the data root)", "o")
+    source: str | None = option(None, "the publisher's package, or a folder that holds it")
+    out: str | None = option(None, "a file or folder for the weights (default: the data root)", "o")
     seed: int = option(0, "seed of a protocol's splits")
     json: bool = option(False, "print JSON")
 

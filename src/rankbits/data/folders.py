@@ -35,7 +35,7 @@ DEEPEST = 4
 def read_examples(path: str | os.PathLike[str]) -> Examples:
     """Examples from what a user has.
 
-    - a folder ``class/*.png`` or ``category/class/*.png``, whichever it is told by its depth;
+    - a folder ``class/*.png`` or ``category/class/*.png``, which are told apart by their depth;
     - a folder with images and a table metadata.csv (or .jsonl, .parquet), as Hugging Face's
       imagefolder has it: column file_name, and label or the only other whose values repeat;
     - a ``.csv``, ``.tsv`` or ``.parquet`` table with the columns path, label and perhaps category;
@@ -97,7 +97,7 @@ def _of_file(source: Path) -> Examples:
 def by_folder(folder: str | os.PathLike[str]) -> dict[str, tuple[str, ...]]:
     """Every image file under a folder, in the order of names, with the folders that lead to it.
 
-    Hidden files and what is no image by its ending are passed over; linked folders count.
+    Hidden files and files without the ending of an image are skipped; linked folders are followed.
     """
     found: dict[str, tuple[str, ...]] = {}
     # a stack, and a limit on depth, so that a link to a folder above ends

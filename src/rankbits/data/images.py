@@ -1,7 +1,7 @@
 """Image files: which rows are which files, and how one becomes pixels.
 
-Decoding is where a stranger's bytes meet a large library, so the door is narrow: a fixed list of
-formats, the header read before any pixel, and every failure one sentence that names the file.
+Decoding hands unknown bytes to a large library, so it is strict: only a fixed list of formats is
+read, the header is read before any pixel, and every failure is one sentence that names the file.
 """
 
 from __future__ import annotations

@@ -94,8 +94,8 @@ class Findings:
 def inspect(path: str | os.PathLike[str], seed: int = 0) -> Findings:
     """Look at a folder, a table, an array file (see ``read_examples``) or a protocol by its name.
 
-    Every image file is decoded once. Where none can be, that is refused. Images that lie at another
-    depth than most are named and left out.
+    Every image file is decoded once. If none can be decoded, that is refused. Images that lie at
+    another depth than most are named and left out.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import queue
+import signal
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -55,7 +56,8 @@ class Pixels(Dataset):
             self._map(folder)
 
     def _map(self, folder: Path) -> None:
-        """One file of pixels and one of states, named by what the files are at present."""
+        """Map one file of pixels and one of states, named by the paths, sizes and times of the
+        images."""
         digest = hashlib.sha256(f"{self.side} {self.channels}".encode())
         for path in self.files.paths:
             try:
@@ -69,7 +71,7 @@ class Pixels(Dataset):
             folder.mkdir(parents=True, exist_ok=True)
             self.kept = _mapped(name.with_suffix(".pixels"), shape)
             self.state = _mapped(name.with_suffix(".state"), shape[:1])
-        except OSError:  # a cache that cannot be had is none
+        except OSError:  # without a cache the images are decoded again
             self.kept = self.state = None
 
     def __len__(self) -> int:
@@ -139,6 +141,7 @@ class Loader:
             num_workers=self.workers,
             collate_fn=list,
             prefetch_factor=AHEAD if self.workers else None,
+            worker_init_fn=ignore_signals,
         )
         for found in loader:
             self.failed.update({row: why for row, image, why in found if image is None})
@@ -160,6 +163,13 @@ class Loader:
             inputs, labels = batch.inputs.pin_memory(), batch.labels.pin_memory()
             return replace(batch, inputs=inputs, labels=labels)
         return batch
+
+
+def ignore_signals(worker: int) -> None:
+    """Make a worker process ignore SIGTERM and SIGINT, which a shell sends to every process of a
+    job. The main process decides when to stop, and its workers end with it."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _ahead(gathered, batches: Iterable[list[int]]) -> Iterator[Batch]:  # type: ignore[no-untyped-def]

@@ -28,12 +28,12 @@ def data_root(root: str | os.PathLike[str] | None = None) -> Path:
 
 
 def missing(path: Path, put: str) -> NoReturn:
-    """Refuse for want of a file or folder, and say what to put there."""
+    """Refuse a missing file or folder, and say what to put there."""
     _check.refuse(f"{path} does not exist: put {put} there, or set RANKBITS_DATA to where it is.")
 
 
 def authentic(path: Path, content: Any, sums: Mapping[str, str]) -> None:
-    """Refuse content whose sha256 is known by the file's name and is another."""
+    """Refuse content whose sha256 is not the one known for a file of this name."""
     wanted = sums.get(path.name)
     if wanted is None:
         return

@@ -111,7 +111,7 @@ def open_index(
 
 
 def needs_encoder(index: Index) -> Encoder:
-    """The encoder of an index, or one sentence on why it cannot be had."""
+    """The encoder of an index; refuses in one sentence where there is none to load."""
     encoder = index.encoder
     if isinstance(encoder, Encoder):
         return encoder
@@ -128,7 +128,7 @@ def needs_encoder(index: Index) -> Encoder:
 
 
 def read_index_items(index: Index) -> Items | None:
-    """What the ids of an index stand for, from where its inputs lay; None where nobody knows."""
+    """Read what the ids of an index stand for from its inputs; None where they are not known."""
     place = index.facts.get("inputs")
     return read_items(place) if place is not None and Path(place).exists() else None
 

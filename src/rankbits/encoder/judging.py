@@ -82,8 +82,8 @@ def _database(index: Index) -> Items:
     if not isinstance(index, HammingIndex):
         if index.count() != len(items):
             _check.refuse(
-                f"The index holds {index.count():,} items, but {len(items):,} lie where it was "
-                "made of: make it again."
+                f"The index holds {index.count():,} items, but its inputs are now {len(items):,}: "
+                "make it again."
             )
         return items
     row = {name: number for number, name in enumerate(items.ids.tolist())}
@@ -91,8 +91,8 @@ def _database(index: Index) -> Items:
     missing = [name for name in held if name not in row]
     if missing:
         _check.refuse(
-            f"{len(missing):,} items of the index, such as {missing[0]!r}, no longer lie where it "
-            "was made of: make it again."
+            f"{len(missing):,} items of the index, such as {missing[0]!r}, are no longer among "
+            "its inputs: make it again."
         )
     return items.subset(np.array([row[name] for name in held], np.int64))
 

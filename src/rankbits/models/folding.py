@@ -10,9 +10,9 @@ def normed(conv: nn.Conv2d, norm: nn.BatchNorm2d, x: torch.Tensor) -> torch.Tens
     """``norm(conv(x))``; where nothing is learned, on a CPU, as one convolution.
 
     A processor spends an embedding's time on passing over activations, and the norm is a pass: its
-    scale and shift are multiplied into the weights instead, where those are fewer (they are not
-    for the last stages of a single image). What comes out is the same but for rounding; somebody's
-    hook on either module is heard as ever.
+    scale and shift are multiplied into the weights instead, where those are fewer (they are not for
+    the last stages of a single image). The result is the same but for rounding. Modules that have
+    hooks are not fused, so that their hooks run.
 
     >>> conv, norm = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4).eval()
     >>> x = torch.rand(2, 3, 8, 8)

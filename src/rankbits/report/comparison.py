@@ -1,4 +1,4 @@
-"""Judged things beside each other: what is compared, what it cost, and what is not known."""
+"""Judged runs, codes and reports side by side: their figures, costs, and what is not known."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Comparison:
 
     @property
     def protocol(self) -> str:
-        """How the rankings were made, and a warning where that was not one way."""
+        """How the rankings were made, and a warning where they were made in different ways."""
         ways = dict.fromkeys(e.report.protocol for g in self.groups for e in g.entries)
         return next(iter(ways)) if len(ways) == 1 else self.missing[0]
 

@@ -17,7 +17,7 @@ NEAREST, ROUNDS, MOST_QUERIES = 10, 5, 1000
 
 @dataclass(frozen=True)
 class Cost:
-    """What is known of a method's cost; None is not known.
+    """What a method costs; None where a cost is not known.
 
     ``bytes``: of an item. ``floats``: numbers an item had before. ``milliseconds`` a query:
     the exact nearest ten, the median of five rounds on ``threads`` threads of this machine.

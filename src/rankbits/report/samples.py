@@ -104,7 +104,7 @@ def read_pictures(path: str | Path) -> Pictures:
 
 
 def pictures_of(groups: Sequence[Group]) -> tuple[tuple[Pictures, Pictures] | None, str]:
-    """The images a run was judged on, read again from its data, or a word why there are none."""
+    """The images a run was judged on, read again from its data, or why there are none."""
     for group in groups:
         entry, evidence = group.first, group.seen
         if entry.settings is None or evidence is None or evidence.rows is None:

@@ -1,4 +1,4 @@
-"""The papers' claims on real data: recipes, the cells they are run in, the rows that come of it."""
+"""The papers' claims on real data: recipes, the cells they are run in, the rows they give."""
 
 from rankbits.reproduce.recipe import Cell, Recipe, names, read_recipe, recipes
 

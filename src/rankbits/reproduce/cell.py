@@ -142,8 +142,8 @@ def kept(recipe: Recipe, cell: Cell, settings: Settings) -> Path:
 
 
 def _on_others(config: TrainConfig, cell: Cell, settings: Settings) -> TrainConfig:
-    """Teachers and features that are other recipes, "recipe:NAME", are run first, of this seed and
-    of their first code length; what is kept of them is not run again."""
+    """Run the recipes that a cell builds on: teachers and features called "recipe:NAME", with the
+    same seed and their first code length. A run that was kept is not run again."""
     changes = {}
     for field in ON_OTHERS:
         names = [name.strip() for name in (getattr(config, field) or "").split(",")]
@@ -203,7 +203,7 @@ def _judged(
 ) -> tuple[Report, dict[str, float]]:
     """The tie-aware report, and what breaking ties by floats makes of it where the protocol does.
 
-    Figures cost time, so only those are looked at that the protocol or the metric speaks of.
+    Only the figures that the protocol or the metric needs are computed, which saves time.
     """
     named = {int(k) for k in re.findall(r"@(\d+)", metric)}
     usual = how.k if how.exclude_self else (max(how.k),) if how.tie_break else ()
@@ -232,7 +232,7 @@ def _judged(
 
 
 def _curve(run: Run) -> list[list[float]]:
-    """(step, validation mAP), evenly thinned: how fast it learned."""
+    """(step, validation mAP) at evenly spaced steps, which show how fast it learned."""
     seen = [
         (r["step"], round(r["validation_mAP"], 4)) for r in run.history if "validation_mAP" in r
     ]

@@ -52,7 +52,7 @@ class Done:
 
 
 def missing(jobs: Iterable[Job], settings: Settings, results: Path) -> list[Job]:
-    """The jobs that lack a row: what a killed command has still to do."""
+    """The jobs that still lack a row, such as those that a killed command did not do."""
     papers: dict[str, set[str]] = {}
     found = []
     for job in jobs:
@@ -66,7 +66,7 @@ def missing(jobs: Iterable[Job], settings: Settings, results: Path) -> list[Job]
 
 
 def do(job: Job, settings: Settings, results: Path) -> Done:
-    """Run a job and write its rows; what fails is told, and does not stop the others."""
+    """Run a job and write its rows. A failure is reported and does not stop other jobs."""
     begun = time.monotonic()
     try:
         rows = run_cell(job.recipe, job.cell, settings)
@@ -118,7 +118,7 @@ def _begin() -> None:
 
 
 def _end_with_parent() -> None:
-    """A killed command leaves nobody behind who goes on writing rows."""
+    """End this process with its parent, so that no process writes rows after a killed command."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -129,7 +129,7 @@ def _chosen(
 
 
 def learned(config: TrainConfig, known: np.ndarray) -> Run:
-    """A run of ``config`` on features, whose loss is told who is near instead of labels."""
+    """A run of ``config`` on features, whose loss takes near rows instead of labels."""
     rows = np.arange(len(known))
     torch.manual_seed(config.seed)
     inner = named(config.loss, config.width, rows, **(config.options or {}))

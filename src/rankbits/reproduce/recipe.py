@@ -146,7 +146,7 @@ def changed(facts: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def recipe_of(name: str, table: dict[str, Any]) -> Recipe:
-    """The recipe a TOML table says, or one sentence why it is none."""
+    """Make a recipe from a TOML table, or refuse the table in one sentence."""
     for key in table:
         if key not in KEYS:
             near = _check.nearest(key, (*KEYS, EXTENDS))

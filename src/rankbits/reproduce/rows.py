@@ -33,7 +33,7 @@ SOURCE = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command says of every cell: where the data lies, what runs it, how short."""
+    """The command's settings for every cell: where the data are, what runs it, how short it is."""
 
     root: str | None = None
     device: str = "auto"
@@ -101,7 +101,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def key(row: Row) -> str:
-    """What makes a row this one: a new one of the same key takes its place.
+    """The key of a row. A new row replaces an older row with the same key.
 
     >>> key({"name": "a", "bits": 16, "quantizer": "none", "vary": {}, "seed": 0})
     '["a", 16, "none", {}, 0]'
@@ -111,7 +111,7 @@ def key(row: Row) -> str:
 
 
 def file_of(results: Path, paper: str, short: bool = False) -> Path:
-    """Where a paper's rows are: shortened ones never beside the others."""
+    """The file of a paper's rows; rows of shortened runs have a file of their own."""
     return (results / SHORT if short else results) / f"{paper.lower()}.jsonl"
 
 

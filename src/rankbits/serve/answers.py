@@ -27,8 +27,8 @@ def rejected(status: int, sentence: str) -> Rejected:
 
 
 def answer(asks: Sequence[Ask], view: View, items: Items | None, bits: int) -> list[Any]:
-    """Replies (bytes) or rejections, one for each question; all in one call of the kernels but
-    those that ask among some ids, which are each their own."""
+    """Replies (bytes) or rejections, one for each question. One call of the kernels answers all of
+    them, except questions among some ids, which take a call each."""
     replies: list[Any] = [None] * len(asks)
     labels = query_codes(asks, view, items, replies)
     together = [i for i, ask in enumerate(asks) if replies[i] is None and ask.among is None]

@@ -18,7 +18,8 @@ from rankbits.serve.limits import reject
 
 class Batcher:
     """``await ask(job)`` answers by ``work(jobs)``, called in a thread of its own for all that
-    wait. ``work`` returns one answer for each job; an exception among them is raised to its asker.
+    wait. ``work`` returns one answer for each job; an exception in place of an answer is raised for
+    whoever asked.
 
     >>> batcher = Batcher(lambda jobs: [2 * job for job in jobs])
     >>> async def both():
@@ -89,7 +90,7 @@ class Batcher:
 
     @property
     def mean(self) -> float:
-        """Jobs a batch."""
+        """The mean number of jobs in a batch."""
         return self.jobs / self.batches if self.batches else 0.0
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""A connection that does not wait for ever: uvicorn's, with deadlines and a bound on the head.
+"""uvicorn's connection, with deadlines and a limit on the size of the head.
 
-uvicorn times idle connections only. Here whoever dribbles a head or a body, or does not read the
-answer, is cut off after a while; a head has a size; and a client that has closed its sending side
-still reads its answer.
+uvicorn ends idle connections only. This class also ends a connection that sends its head or body
+too slowly, or does not read its answer. A client that has closed its sending side still gets its
+answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The short way for the one request that comes by the thousand: ``POST /search`` in one piece.
+"""A short path for the most frequent request: ``POST /search`` in one piece.
 
 Its body goes from the parser into the batch and its answer from there to the socket, with no task,
 no scope and no route in between: those would cost several times what a search costs once it is

@@ -45,7 +45,7 @@ DOWN = "The index cannot do that at present; the log has more under the id of th
 
 
 class Gone(BaseException):
-    """The client has closed the connection: no Exception, for the routes would answer that."""
+    """The client has closed the connection. Not an Exception, which the routes would answer."""
 
 
 def failure(error: BaseException) -> tuple[int, str]:
@@ -159,7 +159,8 @@ class Body:
         return message
 
     async def waste(self) -> None:
-        """Read the rest away, up to a point: a sender that is cut off never reads its refusal."""
+        """Read and drop the rest, up to a limit: a sender that is cut off never reads its
+        refusal."""
         while not self._done and self._seen < WASTED:
             message = await self._receive()
             if message["type"] != "http.request":

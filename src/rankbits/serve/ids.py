@@ -1,4 +1,5 @@
-"""Ids on the wire are strings; an index knows whole numbers or strings. Here they meet."""
+"""Ids on the wire are strings; an index knows whole numbers or strings. These functions convert
+them."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def known_ids(values: Sequence[Any], strings: bool | None) -> np.ndarray:
 
 
 def new_ids(values: Sequence[Any], strings: bool | None) -> np.ndarray:
-    """Ids to add, each of them such as the index can hold, none twice."""
+    """Check ids to add: refuse repeats, and ids that the index cannot hold."""
     found = []
     for value in values:
         name = one_id(value, strings)

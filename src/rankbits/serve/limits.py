@@ -11,7 +11,7 @@ from rankbits._check import Refusal
 @dataclass(frozen=True)
 class Limits:
     """What one request may cost. ``batch`` bounds the rows of a write and the ids of a filter,
-    ``waiting`` the requests in the house at once, and ``seconds`` how long a client may take to
+    ``waiting`` the requests that are open at once, and ``seconds`` how long a client may take to
     send a head, to send a body, or to read an answer.
 
     >>> Limits(k=100).k
@@ -43,7 +43,7 @@ def reject(status: int, sentence: str) -> NoReturn:
 
 
 def brief(value: object, most: int = 60) -> str:
-    """What came, in quotes, cut where a stranger made it long.
+    """A value of a request, in quotes, cut where it is long.
 
     >>> brief("x" * 100, 5)
     "'xxxx..."

@@ -1,6 +1,7 @@
 """One line of JSON a request, written by the hundred: method, route, status, ms and id.
 
-Never a body, a token, an address or a path that a stranger chose: a route is its template.
+A line never holds a body, a token, an address or a path from the request; the route is written as
+its template.
 """
 
 from __future__ import annotations

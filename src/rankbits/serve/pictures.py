@@ -1,4 +1,4 @@
-"""Thumbnails: what a page is shown of an item is drawn anew, never the bytes of a file."""
+"""Thumbnails of items. They are drawn anew; the bytes of a file are never sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a question that is no code becomes one: by an encoder, or by functions of your own."""
+"""Turn questions that are not codes into codes, by an encoder or by your own functions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rankbits.types import Codes
 @dataclass(frozen=True)
 class Questions:
     """``vector``: (n, dim) float32 -> Codes; ``image``: an open file -> Codes; ``text``: str ->
-    Codes. What is None cannot be asked. ``dims`` are the widths a vector may have, and
-    ``fingerprint`` that of the encoder, where there is one."""
+    Codes. Questions of a kind that is None are refused. ``dims`` are the widths a vector may have,
+    and ``fingerprint`` that of the encoder, where there is one."""
 
     vector: Callable[[np.ndarray], Codes] | None = None
     image: Callable[[Any], Codes] | None = None

@@ -1,5 +1,5 @@
-"""What OpenAPI says of bodies and replies. Bodies are read by ``asks``, which words its own
-refusals, so their shapes are told here by hand."""
+"""The OpenAPI description of bodies and replies. It is written by hand, because ``asks`` reads the
+bodies and words its own refusals."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class Service:
         return ask
 
     def warm(self) -> None:
-        """Answer a question before anybody asks: the first one compiles what a search needs."""
+        """Answer one question at the start, because the first compiles what a search needs."""
         if isinstance(self.index, HammingIndex) and self.index.count():
             code = "00" * -(-self.index.bits // 8)
             self._answer([self.parsed(f'{{"code": "{code}", "k": 1}}'.encode())])
@@ -150,7 +150,7 @@ class Service:
             reject(422, f"vector must have {wanted} numbers; got {width:,}.")
 
     def authorise(self, header: str | None) -> None:
-        """Refuse whoever does not show the token, in time that tells nothing of it."""
+        """Refuse a request without the token, in a time that does not depend on the token."""
         if self._token is None:
             reject(403, "This service is read-only: it was started without a token.")
         kind, _, given = (header or "").partition(" ")
@@ -205,7 +205,7 @@ class Service:
         return await self._written(work)
 
     async def _written(self, work: Callable[[], dict[str, int]]) -> dict[str, int]:
-        """Run a write, to its end even when whoever asked has gone."""
+        """Run a write to its end, even where the client has closed the connection."""
         loop = asyncio.get_running_loop()
         try:
             return await asyncio.shield(loop.run_in_executor(self._writer, work))
@@ -281,7 +281,7 @@ class Service:
         return found
 
     def close(self) -> None:
-        """Finish what was begun, then let go of the index."""
+        """Finish the work that has begun, then close the index."""
         self.batcher.close()
         self._writer.shutdown()
         self._threads.shutdown(cancel_futures=True)

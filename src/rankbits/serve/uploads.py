@@ -1,4 +1,4 @@
-"""Images that strangers send: which bytes are let through to a decoder at all.
+"""Uploaded images: which bytes may reach a decoder.
 
 An upload must be one image and nothing else. A file that is also an archive, a page or a script is
 refused by how it begins and by what follows the image's own end.
@@ -19,14 +19,14 @@ ARCHIVE = b"PK\x05\x06"  # readers of zip look for it from the end
 
 
 class Upload(io.BytesIO):
-    """Bytes that call themselves "The upload" in a sentence about a file."""
+    """The bytes of an upload, which sentences about files call "The upload"."""
 
     def __str__(self) -> str:
         return "The upload"
 
 
 def checked(raw: bytes, pixels: int) -> Upload:
-    """The upload, once its form, its end and the size in its header are found good."""
+    """Check the format, the end and the size of an upload, and return it."""
     if not raw:
         reject(422, "The upload is empty; an image is wanted.")
     ends = next((end for head, end in ENDS if raw.startswith(head)), None)

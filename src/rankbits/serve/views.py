@@ -1,7 +1,7 @@
 """An index as it is at one moment, so that an answer's ids, codes and counts agree.
 
-An index in memory is seen through its snapshot, which never changes. A database elsewhere is asked
-as it is: it finds, but neither counts all distances nor tells the code of an id.
+An index in memory is seen through its snapshot, which never changes. A database server has no
+snapshot: it searches, but it neither counts all distances nor returns the code of an id.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ class View(Protocol):
     def search(self, queries: Codes, k: int, among: np.ndarray | None) -> Results: ...
 
     def codes_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """Packed codes of ids, and which are here; None where the index does not tell."""
+        """Packed codes of ids, and which are here; None where the index cannot return codes."""
 
     def counts(
         self, queries: Codes, labels: np.ndarray | None, among: np.ndarray | None
     ) -> np.ndarray | None:
-        """(Q, bits + 1, 2) items by distance, relevant or not; None where nobody counts."""
+        """(Q, bits + 1, 2) items by distance, relevant or not; None where the index cannot
+        count."""
 
 
 class Frozen:

@@ -34,8 +34,9 @@ class Body:
 def make_body(
     source: str, side: int | None = None, mirror: bool = False, smaller: int | None = None
 ) -> Body:
-    """The frozen network that ``source`` names: one with published weights, or the folder of a run,
-    all of which but its last layer is meant. ``smaller``: it looks a second time, at this size."""
+    """Make the frozen network that ``source`` names: a network with published weights, or the
+    folder of a run, whose last layer is left out. ``smaller``: the size of a second look at each
+    image."""
     if (Path(source) / RUN).is_file():
         run = load_run(source)
         network = getattr(run.model, "backbone", None)

@@ -1,8 +1,8 @@
-"""What must survive a kill: one file of tensors and facts, written whole.
+"""Save and load the state of a run, in one file that is written whole or not at all.
 
-Nothing of a run hides in a random number generator: what a step draws is a function of the seed and
-the step. So the weights, the optimiser's tensors, the loss's own (proxies, memory) and a few counts
-are all there is, and a resumed run is the same run.
+A run keeps no state in a random number generator: what a step draws is a function of the seed and
+the step. So the weights, the optimiser's tensors, the loss's own tensors (proxies, memory) and a
+few counts are the whole state, and a resumed run equals one that was never stopped.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Progress:
 def save_tensors(
     path: Path, kind: str, tensors: Mapping[str, torch.Tensor], facts: dict[str, Any]
 ) -> None:
-    """Tensors of any dtype with facts: bfloat16, which numpy lacks, travels as its bits."""
+    """Save tensors of any dtype with facts. numpy has no bfloat16, so its bits are saved as
+    int16."""
     arrays, halves = {}, []
     for name, tensor in tensors.items():
         found = tensor.detach().cpu().contiguous()
@@ -72,7 +73,7 @@ def save_checkpoint(
     progress: Progress,
     facts: dict[str, Any],
 ) -> None:
-    """Everything a run needs to go on."""
+    """Save everything that a run needs to go on."""
     state = optimiser.state_dict()["state"]
     tensors = {f"model.{n}": t for n, t in model.state_dict().items()}
     tensors |= {f"loss.{n}": t for n, t in loss.state_dict().items()}
@@ -93,7 +94,7 @@ def load_checkpoint(
     loss: torch.nn.Module,
     optimiser: torch.optim.Optimizer,
 ) -> tuple[Progress, dict[str, Any]]:
-    """Put back what ``save_checkpoint`` kept."""
+    """Load what ``save_checkpoint`` saved."""
     path = folder / CHECKPOINT
     tensors, facts = load_tensors(path, "checkpoint")
     put(model, _under(tensors, "model."), path)
@@ -131,7 +132,7 @@ def put(module: torch.nn.Module, tensors: dict[str, torch.Tensor], path: Path) -
             )
     for name in tensors:
         if name not in own:
-            _check.refuse(f"{path} has '{name}', which the model has not.")
+            _check.refuse(f"{path} has '{name}', which the model does not have.")
     module.load_state_dict(tensors)
 
 

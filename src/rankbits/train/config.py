@@ -31,21 +31,21 @@ class TrainConfig:
     data: str | None = option(None, "a folder of images, a table, an .npz, or a protocol's name")
     out: str | None = option(None, "the run's folder: weights, log, checkpoint", "o")
     root: str | None = option(None, "where the protocols' files lie (default: RANKBITS_DATA)")
-    validation: float = option(0.1, "share of own data held out to judge by; 0: none")
-    teachers: str | None = option(None, "runs, a comma between, that label images without labels")
+    validation: float = option(0.1, "share of your data held out for validation; 0: none")
+    teachers: str | None = option(None, "runs that label images without labels: RUN,RUN")
     unlabelled: str | None = option(None, "those images (default: a protocol's database)")
-    taught: float = option(0.8, "share of those images, the surest, that is learned from")
-    seed: int = option(0, "seed of everything that is drawn")
+    taught: float = option(0.8, "share of those images to learn from, the surest ones")
+    seed: int = option(0, "seed of all random choices")
 
     # the network
     model: str = option("auto", "linear, mlp, conv, efficientnet-lite0, resnet50, timm:NAME, ...")
     weights: str | None = option(None, "'imagenet', or a file of weights to start from")
-    bits: int | None = option(None, "outputs of a hash layer, one a bit (default 64)")
+    bits: int | None = option(None, "outputs of a hash layer, one for each bit (default 64)")
     dim: int | None = option(None, "outputs of an embedding layer, instead of bits")
     hidden: int = option(256, "width of the layers of an mlp")
     dropout: float = option(0.0, "share of numbers dropped before the last layer (mlp: each)")
     freeze: bool = option(False, "train the head only")
-    features: str | None = option(None, "a frozen network or run whose outputs, kept, are inputs")
+    features: str | None = option(None, "a frozen network or run; its outputs are the inputs")
     batch_norm: str = option("batch", "'batch': statistics of each chunk; 'frozen': as loaded")
 
     # the objective
@@ -57,7 +57,7 @@ class TrainConfig:
     hswd: float = option(0.0, "weight of the sliced-Wasserstein penalty")
 
     # batches
-    batch_size: int = option(256, "examples a step, over all processes")
+    batch_size: int = option(256, "examples in a step, over all processes")
     chunk: int | None = option(None, "examples in memory at a time: exact, in two passes")
     memory: int = option(0, "embeddings of past batches kept as database (cross-batch memory)")
     sampler: str = option("auto", "'shuffled', 'random' (whole classes), 'hard', 'vehicleid'")

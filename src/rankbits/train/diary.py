@@ -1,4 +1,4 @@
-"""What a run tells: ``log.jsonl`` always, TensorBoard where it is installed."""
+"""The log of a run: ``log.jsonl`` always, TensorBoard's files where it is installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOG = "log.jsonl"
 
 
 def read_log(folder: Path, until: int | None = None) -> list[dict[str, Any]]:
-    """The lines of a run's log, up to a step; a line torn by a kill is left out."""
+    """Read the lines of a run's log, up to a step. A line that a kill cut short is left out."""
     lines = []
     path = folder / LOG
     if path.is_file():
@@ -38,7 +38,8 @@ class Diary:
     writer: Any = None
 
     def open(self, until: int) -> None:
-        """Begin after ``until``: what a killed run wrote past its checkpoint is dropped."""
+        """Open the log after step ``until``, and drop what a killed run wrote past its
+        checkpoint."""
         if self.folder is None:
             return
         self.rows = read_log(self.folder, until)
@@ -48,7 +49,7 @@ class Diary:
             self.writer = _tensorboard(self.folder, until)
 
     def write(self, row: dict[str, Any]) -> None:
-        """Add a row; what is ``None`` is nothing to tell."""
+        """Add a row, without the values that are ``None``."""
         row = {name: value for name, value in row.items() if value is not None}
         self.rows.append(row)
         if self.folder is not None:

@@ -24,8 +24,8 @@ FEW = 20  # of a class: fewer of them say little of each other
 def outputs(
     model: torch.nn.Module, inputs: torch.Tensor, view: View | None, device: torch.device
 ) -> torch.Tensor:
-    """What a network makes of inputs outside training, float32; of images and their mirrors' where
-    the view says so, the mean."""
+    """The outputs of a network outside training, float32. Where the view says so, they are the mean
+    of an image's outputs and its mirror's."""
     seen = inputs.to(device, non_blocking=True)
     if view is None:
         return model(seen).float()
@@ -56,9 +56,10 @@ def embed(
     cache: Path | None = None,
     progress: bool = False,
 ) -> Embedded:
-    """Embeddings of examples in order, in evaluation mode; the model's mode comes back.
+    """Embed examples in order, in evaluation mode; afterwards the model has the mode it had before.
 
-    ``batch_size``: by default 256, and 32 of images on a CPU, where more only take more memory.
+    ``batch_size`` is 256 by default, and 32 for images on a CPU, where larger batches only take
+    more memory.
 
     >>> embed(torch.nn.Identity(), Examples(np.eye(2, dtype=np.float32), [0, 1])).embeddings
     array([[1., 0.],
@@ -97,19 +98,32 @@ def embed(
     )
 
 
-class Validation:
-    """Mean average precision on rows held out: of codes by tie-aware Hamming ranking, of embeddings
-    by cosine.
+@dataclass(frozen=True)
+class ValidationResult:
+    """A judgement: the mAP, the mAP of a random order, how many rows asked, and how many bits were
+    the same for all of them (None: no codes, or too few rows to tell)."""
 
-    Held-out rows query each other, for a network gathers the rows it learned from more tightly than
-    any others, and a ranking of those flatters whoever learned them by heart. Only where a class
-    has fewer than ``FEW`` held-out rows, and was learned, the training rows are the database. At
-    most ``QUERIES`` and ``DATABASE`` rows, by seed.
+    mean_precision: float
+    chance: float
+    rows: int
+    constant_bits: int | None
+
+
+class Validation:
+    """Measures mean average precision on held-out rows: codes are ranked by Hamming distance, with
+    ties averaged, and embeddings by cosine.
+
+    Held-out rows query each other. A network gathers the rows it learned from more tightly than
+    others, so a ranking of those would favour a network that has memorised them. The training rows
+    are the database only where they share classes with the held-out rows and there are fewer than
+    ``FEW`` held-out rows for each class. At most ``QUERIES`` and ``DATABASE`` rows are used, drawn
+    by seed.
     """
 
     def __init__(self, train: Examples, held: Examples, *, binary: bool, seed: int = 0) -> None:
         draw = np.random.default_rng(seed)
         self.binary = binary
+        self.chance: float | None = None  # known after the first judgement
         self.queries = _at_most(held, QUERIES, draw)
         if held.labels.ndim == 2:
             known = bool((held.labels.any(0) & train.labels.any(0)).any())
@@ -121,17 +135,32 @@ class Validation:
     def measure(
         self, model: torch.nn.Module, view: View | None, device: torch.device, **options: object
     ) -> float:
+        """The mAP of ``judge``."""
+        return self.judge(model, view, device, **options).mean_precision
+
+    def judge(
+        self, model: torch.nn.Module, view: View | None, device: torch.device, **options: object
+    ) -> ValidationResult:
+        """Embed the rows and rank them; ``options`` are those of ``embed``."""
+
         def embedded(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
-            found = embed(model, examples, view, device=device, **options)  # type: ignore[arg-type]
-            return found.embeddings, examples.labels[found.rows]
+            part = embed(model, examples, view, device=device, **options)  # type: ignore[arg-type]
+            return part.embeddings, examples.labels[part.rows]
 
         ours, labels = embedded(self.queries)
         others = (ours, labels) if self.database is None else embedded(self.database)
         made = pack if self.binary else np.asarray
-        report = evaluate(
-            made(ours), made(others[0]), labels, others[1], k=1, exclude_self=self.database is None
-        )
-        return report["mAP"]
+        alone = self.database is None
+        report = evaluate(made(ours), made(others[0]), labels, others[1], k=1, exclude_self=alone)
+        if self.chance is None:  # where all codes are equal, any order is as likely as any other
+            asking, asked = (pack(np.ones((len(rows), 1))) for rows in (labels, others[1]))
+            tied = evaluate(asking, asked, labels, others[1], k=1, exclude_self=alone)
+            self.chance = tied["mAP"]
+        constant = None
+        if self.binary and len(ours) >= FEW:
+            signs = pack(ours).signs()
+            constant = int((signs == signs[0]).all(0).sum())
+        return ValidationResult(report["mAP"], self.chance, len(ours), constant)
 
 
 def _at_most(examples: Examples, rows: int, draw: np.random.Generator) -> Examples:

@@ -1,4 +1,4 @@
-"""What a frozen network makes of images, computed once: heads are then trained in seconds.
+"""The outputs of a frozen network, computed once, so that heads are trained in seconds.
 
 The features lie in the folder ``features`` of the data root, float16 and mapped, so that many runs
 share one copy; a file is named by the images, the network, its weights and the side.
@@ -33,9 +33,9 @@ def frozen_features(examples: Examples, config: TrainConfig) -> Examples:
     """The examples with ``config.features``' outputs in place of their images.
 
     ``config.features`` is the name of a network with published weights, or the folder of a run,
-    whose body (all but its last layer) is meant. Images that cannot be read are refused: a cache
-    with holes would be somebody's riddle. With ``config.mirror`` a feature is the mean of an
-    image's and its mirror's.
+    whose last layer is left out. An image that cannot be read is refused, because the cache has a
+    row for every image. With ``config.mirror`` a feature is the mean of an image's and its
+    mirror's.
     """
     name = str(config.features)
     if examples.kind == "features":
@@ -69,7 +69,8 @@ def frozen_features(examples: Examples, config: TrainConfig) -> Examples:
 
 
 def computed_once(path: Path, rows: int, compute: Callable[[], np.ndarray]) -> np.ndarray:
-    """What ``compute`` makes, (rows, width), from the file where it was made before, mapped."""
+    """The array (rows, width) that ``compute`` returns, mapped from a file. It is computed only
+    where that file does not exist."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with alone(path.parent):  # of many runs that want it, one computes
         if not path.is_file():

@@ -1,4 +1,4 @@
-"""The loop: batches in, weights out, and nothing lost on the way."""
+"""The training loop: it takes batches, changes the weights, and saves what a run needs to go on."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from rankbits.data.batches import Batches
 from rankbits.data.examples import Examples
 from rankbits.data.loading import Batch, Loader
 from rankbits.losses import ADSH, gather
-from rankbits.models import head_of
 from rankbits.train import optimisers
+from rankbits.train.adsh import update_codes
+from rankbits.train.advice import Advisor
 from rankbits.train.checkpoints import (
     CHECKPOINT,
     WEIGHTS,
@@ -26,7 +27,7 @@ from rankbits.train.checkpoints import (
     save_checkpoint,
 )
 from rankbits.train.diary import Diary
-from rankbits.train.embed import Validation, embed
+from rankbits.train.embed import Validation
 from rankbits.train.memory import BatchLoss
 from rankbits.train.processes import Processes, Stop
 from rankbits.train.run import Run
@@ -34,18 +35,16 @@ from rankbits.train.step import (
     Replay,
     batch_gradient,
     chosen_precision,
-    frozen_statistics,
     precision,
     seed_of,
+    set_training_mode,
     sum_gradients,
 )
-
-ADSH_ROWS = 2000  # rows whose outputs the codes of ADSH follow, as its authors have it
 
 
 @dataclass(eq=False)
 class Trainer:
-    """One training run, from wherever it stands to its end."""
+    """Trains a run from where it stands to its end."""
 
     run: Run
     train: Examples
@@ -99,7 +98,7 @@ class Trainer:
                 progress.epoch, progress.batch = epoch + 1, 0
                 ended = progress.epoch == config.epochs or progress.step >= self.steps
                 if ended or progress.epoch % config.validate_every == 0:
-                    self._validate()
+                    self._validate(ended)
                 if ended:
                     break
                 if 0 < config.patience <= progress.worse:
@@ -160,7 +159,7 @@ class Trainer:
         progress, config = self.run.progress, self.config
         rate = optimisers.rate(config, progress.step, epoch, self.steps)
         optimisers.set_rate(self.optimiser, rate)
-        self._training_mode()
+        set_training_mode(self.model, config)
         inputs = batch.inputs.to(self.device, non_blocking=True)
         labels = batch.labels.to(self.device, non_blocking=True)
         first = self.processes.first(batch.planned)
@@ -202,39 +201,21 @@ class Trainer:
         progress.batch += 1
         self.unseen.append((progress.step, value))
         if isinstance(self.loss.loss, ADSH) and progress.batch == len(self.sampler):
-            self._follow(self.loss.loss)
+            update_codes(
+                self.loss.loss, self.model, self.train, self.view,
+                seed=seed_of(config.seed, progress.step), device=self.device, amp=self.amp,
+            )  # fmt: skip
         return value
 
     def _drawn(self, places: torch.Tensor) -> torch.Tensor:
-        """The accidents of this process's images, drawn for the batch of all processes."""
+        """The random changes of this process's images, drawn for the batch of all processes."""
         if self.view is None:
             return torch.empty(0)
         seed = seed_of(self.config.seed, self.run.progress.step)
         return self.view.draw(self.config.batch_size, seed)[places]
 
-    def _training_mode(self) -> None:
-        self.model.train()
-        head = head_of(self.model)
-        if self.config.freeze and head is not None:
-            self.model.eval()
-            head.train()
-            before = getattr(self.model, "dropout", None)  # what an Embedder drops is the head's
-            if isinstance(before, torch.nn.Module):
-                before.train()
-        elif self.config.batch_norm == "frozen":
-            frozen_statistics(self.model)
-
-    def _follow(self, loss: ADSH) -> None:
-        """The codes of ADSH follow the network, on rows drawn for this epoch."""
-        draw = torch.Generator().manual_seed(seed_of(self.config.seed, self.run.progress.step))
-        chosen = torch.randperm(len(self.train), generator=draw)[:ADSH_ROWS].sort().values
-        part = self.train.subset(chosen.numpy())
-        found = embed(self.model, part, self.view, device=self.device, amp=self.amp)
-        outputs = torch.from_numpy(found.embeddings).to(self.device)
-        loss.update_codes(outputs, chosen[torch.from_numpy(found.rows)].to(self.device))
-
     def _look(self) -> None:
-        """Stop at a loss that is no number: nothing made of it is written."""
+        """Refuse to go on after a loss that is not finite, so that nothing made of it is saved."""
         for step, value in self.unseen:
             if not torch.isfinite(value):
                 where = self.run.folder
@@ -260,25 +241,32 @@ class Trainer:
         best = "" if progress.best is None else f", mAP {progress.best:.4f}"
         bar.set_postfix_str(f"loss {float(value):.4f}, {speed:,.0f}/s{best}", refresh=False)
 
-    def _validate(self) -> None:
+    def _validate(self, last: bool) -> None:
         self._look()
         if self.validation is None:
             return
         progress = self.run.progress
         self.processes.average_buffers(self.model)
-        found = self.validation.measure(
+        judged = self.validation.judge(
             self.model, self.view, self.device, amp=self.amp, workers=self.workers, cache=self.cache
         )
-        self.diary.write({"step": progress.step, "epoch": progress.epoch, "validation_mAP": found})
+        figure = judged.mean_precision
+        self.diary.write({
+            "step": progress.step, "epoch": progress.epoch, "validation_mAP": figure,
+            "constant_bits": judged.constant_bits,
+        })  # fmt: skip
         if self.leads:
-            self.say(f"epoch {progress.epoch}: validation mAP {found:.4f}")
+            self.say(f"epoch {progress.epoch}: validation mAP {figure:.4f}")
+            advisor = Advisor(self.config, self.run.inputs.kind, judged.chance, judged.rows)
+            for line in advisor.lines(self.diary.rows, last):
+                self.say(line)
         progress.worse += 1
-        if progress.best is None or found > progress.best:
-            progress.best, progress.best_step, progress.worse = found, progress.step, 0
+        if progress.best is None or figure > progress.best:
+            progress.best, progress.best_step, progress.worse = figure, progress.step, 0
             self._keep()
 
     def _keep(self) -> None:
-        """These weights are the ones to keep."""
+        """Keep the present weights as the best."""
         if self.leads:
             self.run.keep()
         if self.run.folder is None:

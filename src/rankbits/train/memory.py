@@ -1,4 +1,4 @@
-"""What stands around a batch when its loss is taken: other processes' rows, and past batches'."""
+"""The rows that a loss sees besides this process's own: other processes' and past batches'."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Memory(torch.nn.Module):
 class BatchLoss(torch.nn.Module):
     """``loss`` of the batch of all processes, with past batches as further database.
 
-    Histogram losses rank the batch and the memory for each row of the batch. Another loss sees both
-    as one batch, of which the memory's rows learn nothing. After a call, ``seen`` is the whole
+    Histogram losses rank the batch and the memory for each row of the batch. Other losses see both
+    as one batch, in which the memory's rows get no gradient. After a call, ``seen`` is the whole
     batch: what ``remember`` puts into the memory once the step is made.
     """
 

@@ -43,7 +43,7 @@ def optimiser(
 
 
 def rate(config: TrainConfig, step: int, epoch: int, steps: int) -> float:
-    """What the learning rates are multiplied by at a step of ``steps``.
+    """The factor of the learning rates at a step of ``steps``.
 
     >>> [round(rate(TrainConfig(schedule="cosine"), s, 0, 4), 2) for s in range(4)]
     [1.0, 0.85, 0.5, 0.15]
@@ -94,13 +94,13 @@ def alpha(config: TrainConfig, start: float, step: int, steps: int) -> float:
 
 
 def alpha_of(loss: object) -> float | None:
-    """That of the losses that have one; others (CEL, FastAP) have no tanh of their own."""
+    """The alpha of a loss, or None where it has no tanh of its own, as CEL and FastAP."""
     inner = loss.loss if isinstance(loss, Neighbours) else loss
     return inner.alpha if isinstance(inner, WITH_ALPHA) else None
 
 
 def set_alpha(loss: object, value: float) -> None:
-    """Give it to the losses that have one."""
+    """Set the alpha of a loss, if it has one."""
     inner = loss.loss if isinstance(loss, Neighbours) else loss
     if isinstance(inner, WITH_ALPHA):
         inner.alpha = value

@@ -36,8 +36,8 @@ class Processes:
         return Processes(device, dist.get_rank(), dist.get_world_size())
 
     def first(self, planned: int) -> int:
-        """The place of this process's first row in the batch of all, of which it has
-        ``planned``."""
+        """The place of this process's first row in the batch of all processes; ``planned`` is the
+        number of its rows."""
         if self.world == 1:
             return 0
         sizes = torch.zeros(self.world, dtype=torch.long, device=self.device)
@@ -46,7 +46,7 @@ class Processes:
         return int(sizes[: self.rank].sum())
 
     def any(self, flag: bool) -> bool:
-        """Whether it is so in any process: all must leave the loop at one step."""
+        """Whether ``flag`` is set in any process: all must leave the loop at the same step."""
         if self.world == 1:
             return flag
         found = torch.tensor([int(flag)], device=self.device)
@@ -54,7 +54,7 @@ class Processes:
         return bool(found)
 
     def average_buffers(self, model: torch.nn.Module) -> None:
-        """Running statistics differ between processes; what is judged and kept is their mean."""
+        """Replace running statistics, which differ between processes, by their mean."""
         if self.world > 1:
             for buffer in model.buffers():
                 if buffer.is_floating_point():
@@ -84,10 +84,10 @@ def device_of(name: str) -> torch.device:
 
 
 class Stop:
-    """Set by SIGTERM or Ctrl-C: the step is finished, the run saved, and the loop left.
+    """Remembers a SIGTERM or Ctrl-C, so that the loop finishes its step, saves the run and ends.
 
-    Ctrl-C stops the run; SIGTERM means the process, which must not go on with what comes after, so
-    it is sent again to whoever listened before.
+    Ctrl-C stops the run only. SIGTERM asks the whole process to end, so it is raised again for the
+    handler that was there before.
     """
 
     def __init__(self) -> None:
@@ -95,8 +95,8 @@ class Stop:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Listen for signals (in the main thread: only there they come); a second Ctrl-C is not
-        waited for."""
+        """Listen for signals. Only the main thread gets them, so other threads do not listen. A
+        second Ctrl-C interrupts at once."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -45,7 +45,7 @@ class Inputs:
 def inputs_of(examples: Examples, config: TrainConfig) -> Inputs:
     """What examples look like to the network of ``config``.
 
-    Small images are seen as they are by the small network; the large ones want 224.
+    The small network sees small images at their own size; large networks see 224 x 224 pixels.
     """
     if isinstance(examples.inputs, np.ndarray) and examples.kind == "features":
         return Inputs("features", dim=examples.inputs.shape[1])
@@ -170,7 +170,7 @@ def as_examples(value: Any) -> Examples:
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """What ``run.json`` says, or a sentence why it is none."""
+    """Read ``run.json``, or refuse a folder that has none."""
     path = folder / RUN
     if not path.is_file():
         _check.refuse(f"{folder} is not a run: it has no {RUN}.")
@@ -182,7 +182,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
 
 
 def load_run(folder: str | Path, model: torch.nn.Module | None = None, device: str = "cpu") -> Run:
-    """Read a run back, ready to embed; ``model`` where the network was your own.
+    """Load a run, ready to embed. Give ``model`` where the run trained your own network.
 
     >>> import tempfile
     >>> from rankbits import train

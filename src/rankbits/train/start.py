@@ -132,7 +132,7 @@ def _trainer(
 
 
 def _folder(config: TrainConfig, processes: Processes) -> Path | None:
-    """The run's folder, made or found, and refused where it holds another run."""
+    """Make the run's folder, or refuse one that holds another run."""
     if not config.out:
         return None
     folder = Path(config.out)
@@ -150,7 +150,7 @@ def _folder(config: TrainConfig, processes: Processes) -> Path | None:
 
 
 def workers_of(config: TrainConfig) -> int:
-    """Processes that decode: as many as asked for, or the cores there are but one."""
+    """The number of processes that decode images: as asked for, or one fewer than the cores."""
     if config.workers is not None:
         return _check.whole("workers", config.workers, 0)
     return max(0, min(WORKERS, (os.cpu_count() or 1) - 1))

@@ -1,15 +1,16 @@
 """The gradient of one batch: in one pass, or exactly the same in two with a chunk in memory.
 
-A ranking loss looks at the whole batch, so its gradient does not fall apart into those of smaller
-batches. But it does at the embeddings z (FastAP, Sec. 4.1): with g = dL/dz the gradient of the
+A ranking loss looks at the whole batch, so its gradient is not the sum of those of smaller batches.
+But it can be split at the embeddings z (FastAP, Sec. 4.1): with g = dL/dz the gradient of the
 weights is the sum over chunks of g[chunk] dz[chunk]/dw. So embed in chunks without a graph, take g,
 then embed each chunk again with its graph and send its slice of g back.
 
-That is the full batch's gradient only if the second embedding is the first. Hence ``Replay``: what
-a chunk draws (dropout) is a function of the seed, the step and the place of its first row; what it
-finds in the model's buffers is put back before its second pass, and what the first pass left there
-is put back at the end. Batch normalisation takes its statistics over a chunk, in both passes, and
-keeps the first pass's: with ``batch_norm="frozen"`` chunks and processes do not matter at all.
+That is the full batch's gradient only if the second embedding equals the first. Hence ``Replay``:
+what a chunk draws (dropout) is a function of the seed, the step and the place of its first row;
+what it finds in the model's buffers is put back before its second pass, and what the first pass
+left there is put back at the end. Batch normalisation takes its statistics over a chunk, in both
+passes, and keeps the first pass's: with ``batch_norm="frozen"`` chunks and processes do not matter
+at all.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import torch
 import torch.distributed as dist
 
 from rankbits import _check
+from rankbits.models import head_of
+from rankbits.train.config import TrainConfig
 
 BUCKET = 1 << 23  # numbers that travel together between processes
 
@@ -127,10 +130,24 @@ def batch_gradient(
 
 
 def frozen_statistics(model: torch.nn.Module) -> None:
-    """Let batch normalisation use what it has learned, and learn no more."""
+    """Put batch normalisation into evaluation mode, so that its statistics do not change."""
     for module in model.modules():
         if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
             module.eval()
+
+
+def set_training_mode(model: torch.nn.Module, config: TrainConfig) -> None:
+    """Put a network into training mode, but for what the settings freeze."""
+    model.train()
+    head = head_of(model)
+    if config.freeze and head is not None:
+        model.eval()
+        head.train()
+        before = getattr(model, "dropout", None)  # what an Embedder drops is the head's
+        if isinstance(before, torch.nn.Module):
+            before.train()
+    elif config.batch_norm == "frozen":
+        frozen_statistics(model)
 
 
 def sum_gradients(parameters: Sequence[torch.Tensor]) -> None:

@@ -33,8 +33,9 @@ def taught_examples(
     device: str = "auto",
     mirror: bool = False,
 ) -> Examples:
-    """``train`` joined by the surest ``share`` of each class of ``unlabelled``, by ``teachers``:
-    folders of runs, a comma between them. With ``mirror`` they look at each mirrored image too."""
+    """Add to ``train`` the images of ``unlabelled`` whose labels the ``teachers`` are surest of,
+    the same ``share`` of each class. ``teachers`` are folders of runs, separated by commas. With
+    ``mirror`` they also look at the mirror of each image."""
     if train.labels.ndim != 1:
         _check.refuse("Teachers need one class for each example; got multi-hot labels.")
     folders = [name.strip() for name in teachers.split(",") if name.strip()]
@@ -60,9 +61,9 @@ def surest(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows of ``unlabelled`` (m,) with the class the teachers give each, (m,).
 
-    A teacher's vote is the softmax over classes of cos(x, middle of the class) / .1, outputs of
-    the training examples making the middles; votes are averaged, and of each class the ``share``
-    with the highest vote is kept, so that no class crowds out another.
+    A teacher's vote is the softmax over classes of cos(x, middle of the class) / .1, where the
+    middles are those of the training examples' outputs; votes are averaged, and of each class the
+    ``share`` with the highest vote is kept, so that no class crowds out another.
 
     >>> from rankbits.train import TrainConfig
     >>> from rankbits.train.run import Inputs
@@ -94,8 +95,8 @@ def surest(
 
 
 def _outputs(run: Run, examples: Examples, mirror: bool) -> np.ndarray:
-    """A teacher's outputs, kept in its folder, for it may teach several runs; a folder that is
-    somebody else's, and cannot be written, stays as it is."""
+    """The outputs of a teacher. They are kept in its folder, because it may teach several runs,
+    unless that folder cannot be written."""
 
     def computed() -> np.ndarray:
         found = run.embed(examples, mirror=mirror or None).embeddings
