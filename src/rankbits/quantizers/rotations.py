@@ -1,7 +1,7 @@
 """The plain quantizers: signs as they are, a random rotation, ITQ.
 
 All that is fitted is computed in double precision: machines that round differently then disagree
-about no sign, and the same rows get the same bits everywhere (tests/test_machines.py).
+about no sign, and many rows get the same bits everywhere (tests/test_machines.py).
 """
 
 from __future__ import annotations
