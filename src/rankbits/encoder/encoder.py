@@ -85,14 +85,9 @@ class Encoder:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a folder that ``rb.load`` reads; an encoder that lies in a folder is copied."""
-        where = Path(folder)
-        if where.exists() and not where.is_dir():
-            _check.refuse(f"{where} is a file; an encoder needs a folder.")
         if self.network is not None and self.folder is None:
             _check.refuse("A network of your own cannot be written; rb.train(out=...) keeps one.")
-        if where.is_dir() and any(where.iterdir()) and not is_encoder(where):
-            _check.refuse(f"{where} is not empty and holds no encoder; give another folder.")
-        where.mkdir(parents=True, exist_ok=True)
+        where = make_folder(folder)
         if self.folder is not None and where.resolve() != self.folder.resolve():
             for name in FILES:
                 if (self.folder / name).is_file():
@@ -211,6 +206,17 @@ class Encoder:
 def _copy(source: Path, file: IO[bytes]) -> None:
     with open(source, "rb") as kept:
         shutil.copyfileobj(kept, file)
+
+
+def make_folder(folder: str | os.PathLike[str]) -> Path:
+    """The folder for an encoder, made or found; refused where it holds something else."""
+    where = Path(folder)
+    if where.exists() and not where.is_dir():
+        _check.refuse(f"{where} is a file; an encoder needs a folder.")
+    if where.is_dir() and any(where.iterdir()) and not is_encoder(where):
+        _check.refuse(f"{where} is not empty and holds no encoder; give another folder.")
+    where.mkdir(parents=True, exist_ok=True)
+    return where
 
 
 def write_about(folder: Path, reads: Inputs) -> None:

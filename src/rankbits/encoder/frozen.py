@@ -8,7 +8,6 @@ of fine-tuning, which takes hours on a CPU besides.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from rankbits import _check
 from rankbits.data.examples import Examples
 from rankbits.data.protocols import split_own
 from rankbits.data.root import data_root
-from rankbits.encoder.encoder import QUANTIZER, Encoder, is_encoder, write_about
+from rankbits.encoder.encoder import QUANTIZER, Encoder, make_folder, write_about
 from rankbits.evaluate import evaluate
 from rankbits.quantizers import Projection, Quantizer, SupervisedProjection, SupervisedRotation
 from rankbits.train.body import BODY, Body, make_body, save_body
@@ -35,7 +34,9 @@ def train_frozen(
 ) -> tuple[Encoder, float | None]:
     """Embed the images by ``network``, frozen, and fit bits to the labels -> the encoder, kept in
     ``config.out``, and the mAP of rows held out (None where no row can be)."""
-    folder = _folder(config)
+    folder = None if not config.out else make_folder(config.out)
+    if folder is not None and (folder / RUN).is_file():
+        _check.refuse(f"{folder} holds another run; give another folder.")
     body = make_body(network, config.side or LARGER, config.mirror, SMALLER)
     embedded = _embed(examples, body, config)
     for sentence in embedded.failed[:10]:
@@ -53,32 +54,15 @@ def train_frozen(
     return Encoder(reads, body.network, quantizer, body.view, names, folder), held_out
 
 
-def _folder(config: TrainConfig) -> Path | None:
-    if not config.out:
-        return None
-    folder = Path(config.out)
-    if folder.exists() and not folder.is_dir():
-        _check.refuse(f"{folder} is a file; an encoder needs a folder.")
-    if (folder / RUN).is_file():
-        _check.refuse(f"{folder} holds another run; give another folder.")
-    if folder.is_dir() and any(folder.iterdir()) and not is_encoder(folder):
-        _check.refuse(f"{folder} is not empty and holds no encoder; give another folder.")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
 def _embed(examples: Examples, body: Body, config: TrainConfig) -> Embedded:
     """The features of the images, from the data root where they were made before."""
     failed: list[str] = []
-    rows = np.arange(len(examples))
 
     def compute() -> np.ndarray:
-        nonlocal rows
         found = embed(
             body.network, examples, body.view, device=device_of(config.device), progress=True
         )
         failed.extend(found.failed)
-        rows = found.rows
         kept = np.full((len(examples), found.embeddings.shape[1]), np.nan, np.float32)
         kept[found.rows] = found.embeddings
         return kept
@@ -88,7 +72,7 @@ def _embed(examples: Examples, body: Body, config: TrainConfig) -> Embedded:
     features = computed_once(place, len(examples), compute)
     readable = np.flatnonzero(np.isfinite(features[:, 0]))
     if len(readable) < len(examples) and not failed:
-        failed = [f"{len(examples) - len(readable):,} images that cannot be read."]
+        failed = [f"images that cannot be read: {len(examples) - len(readable):,}."]
     return Embedded(np.asarray(features)[readable], readable, tuple(failed))
 
 

@@ -15,22 +15,8 @@ SCHEMES = ("file", "duckdb", "postgresql", "postgres", "milvus")
 
 
 def open_index(address: str | os.PathLike[str], bits: int | None = None, **options: Any) -> Index:
-    """Open the index at ``address``, or make it there where ``bits`` are given.
-
-    A path or ``file:path`` is a ``FileIndex``; ``duckdb:path``, ``postgresql://...`` and
-    ``milvus:path.db`` or ``milvus:http://...`` are databases, each behind an extra of its name.
-    ``?table=name`` at the end of those three names the table. ``options`` are those of the class:
-    ``mode="r"`` for reading only, ``table=``, PostgreSQL's ``index="hnsw"``.
-
-    >>> import tempfile, pathlib
-    >>> from rankbits import pack
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "codes.index"
-    >>> with open_index(path, bits=3) as index:
-    ...     _ = index.add(pack([[1, 1, 1], [-1, 1, -1]]))
-    >>> with open_index(f"file:{path}", mode="r") as index:
-    ...     index.search(pack([[-1, 1, -1]]), k=1).ids
-    array([[1]])
-    """
+    """Open the index at ``address``, or make it there where ``bits`` are given; no encoder is
+    attached. ``rb.open_index`` (``encoder/indexing.py``) does that, and says what addresses are."""
     if not isinstance(address, (str, os.PathLike)) or not str(address):
         _check.refuse(f"address must be a path or the address of a database; got {address!r}.")
     text = str(address)
