@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -63,6 +65,8 @@ def test_photographs_are_read_by_a_frozen_network(photographs, tmp_path, capsys,
     assert {path.name for path in out.iterdir()} == {
         "body.safetensors", "encoder.json", "quantizer.safetensors",
     }  # fmt: skip
+    about = json.loads((out / "encoder.json").read_text())
+    assert about["class_names"] == ["blue", "green", "red"]  # so that embed numbers labels alike
     monkeypatch.setattr(frozen, "embed", None)  # the features were kept: nothing is embedded again
     assert main(["train", str(folder), "-o", str(out), "--bits", "8", "--device", "cpu"]) == 0
     assert "8 bits" in capsys.readouterr().out

@@ -94,7 +94,7 @@ class Encoder:
                     write_whole(where / name, partial(_copy, self.folder / name))
         elif self.quantizer is not None:
             self.quantizer.save(where / QUANTIZER)
-        write_about(where, self.reads)
+        write_about(where, self.reads, self.class_names)
         self.folder = self.folder or where
 
     def __repr__(self) -> str:
@@ -219,9 +219,10 @@ def make_folder(folder: str | os.PathLike[str]) -> Path:
     return where
 
 
-def write_about(folder: Path, reads: Inputs) -> None:
-    """Write ``encoder.json``."""
-    text = json.dumps({"version": VERSION, "reads": asdict(reads)}, indent=2) + "\n"
+def write_about(folder: Path, reads: Inputs, class_names: tuple[str, ...]) -> None:
+    """Write ``encoder.json``: what is read, and the classes that were learned from, in order."""
+    about = {"version": VERSION, "reads": asdict(reads), "class_names": list(class_names)}
+    text = json.dumps(about, indent=2) + "\n"
     write_whole(folder / ABOUT, lambda file: file.write(text.encode()))
 
 

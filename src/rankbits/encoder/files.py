@@ -48,13 +48,13 @@ def load_encoder(
         quantizer = load_quantizer(where / QUANTIZER)
     if (where / RUN).is_file():
         return of_run(load_run(where, network, device), quantizer)
-    reads = _read_about(where)
+    reads, names = _read_about(where)
     if not (where / BODY).is_file():
         if quantizer is None:
             _check.refuse(f"{where} is not a whole encoder: it has no {QUANTIZER}.")
-        return Encoder(reads, quantizer=quantizer, folder=where)
+        return Encoder(reads, quantizer=quantizer, class_names=names, folder=where)
     body = load_body(where / BODY)
-    return Encoder(reads, body.network.to(device), quantizer, body.view, folder=where)
+    return Encoder(reads, body.network.to(device), quantizer, body.view, names, where)
 
 
 def of_run(run: Run, quantizer: Quantizer | None = None) -> Encoder:
@@ -69,7 +69,8 @@ def of_run(run: Run, quantizer: Quantizer | None = None) -> Encoder:
     return Encoder(run.inputs, run.model, quantizer, view, names, folder)
 
 
-def _read_about(folder: Path) -> Inputs:
+def _read_about(folder: Path) -> tuple[Inputs, tuple[str, ...]]:
+    """What an encoder reads, and the classes that it learned from."""
     path = folder / ABOUT
     if not path.is_file():
         _check.refuse(f"{folder} is not an encoder: it has no {ABOUT}.")
@@ -77,7 +78,7 @@ def _read_about(folder: Path) -> Inputs:
         about: dict[str, Any] = json.loads(path.read_text("utf-8"))
         if about["version"] != VERSION:
             _check.refuse(f"{path} has layout {about['version']}; this version reads {VERSION}.")
-        return Inputs(**about["reads"])
+        return Inputs(**about["reads"]), tuple(map(str, about.get("class_names", ())))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, _check.Refusal):
             raise

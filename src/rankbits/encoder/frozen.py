@@ -49,7 +49,7 @@ def train_frozen(
     if folder is not None:
         save_body(folder / BODY, body)
         quantizer.save(folder / QUANTIZER)
-        write_about(folder, reads)
+        write_about(folder, reads, examples.class_names)
     names = examples.class_names
     return Encoder(reads, body.network, quantizer, body.view, names, folder), held_out
 
