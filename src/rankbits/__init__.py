@@ -39,7 +39,7 @@ from rankbits.quantizers import (
     SupervisedRotation,
 )
 from rankbits.train import Run, TrainConfig, load_run, train
-from rankbits.types import Codes, Ranking, Report, Results, pack
+from rankbits.types import Codes, Questions, Ranking, Report, Results, pack
 
 __version__ = VERSION
 
@@ -51,6 +51,7 @@ __all__ = [
     "Encoder",
     "HammingIndex",
     "Projection",
+    "Questions",
     "RandomRotation",
     "Ranking",
     "Refusal",

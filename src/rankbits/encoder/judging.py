@@ -16,7 +16,8 @@ from rankbits.data.items import Items, read_items
 from rankbits.encoder.indexing import needs_encoder, read_index_items
 from rankbits.evaluate import evaluate
 from rankbits.indexes import HammingIndex
-from rankbits.indexes.index import Index, parse_ids
+from rankbits.indexes.checks import parse_ids
+from rankbits.indexes.index import Index
 from rankbits.types import Codes, Report
 
 

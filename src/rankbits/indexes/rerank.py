@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from rankbits import _check
+from rankbits.indexes.checks import check_k, distinct_ids
 from rankbits.indexes.embeddings import CHUNK, Embeddings
 from rankbits.indexes.ids import Column
-from rankbits.indexes.index import Index, check_k, distinct_ids
+from rankbits.indexes.index import Index
 from rankbits.quantizers import Quantizer
 from rankbits.types import Codes, Results, pack
 

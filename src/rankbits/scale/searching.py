@@ -11,7 +11,8 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.indexes.addresses import open_index
-from rankbits.indexes.index import Index, check_k, check_radius
+from rankbits.indexes.checks import check_k, check_radius
+from rankbits.indexes.index import Index
 from rankbits.kernels import hamming_topk, hamming_within
 from rankbits.scale.cluster import joined, mapped, spans
 from rankbits.types import Codes, Results

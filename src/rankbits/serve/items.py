@@ -13,8 +13,8 @@ import numpy as np
 from rankbits import _check
 from rankbits.data import items as data_items
 from rankbits.data.folders import by_folder, named
+from rankbits.indexes.checks import distinct_ids
 from rankbits.indexes.ids import Column
-from rankbits.indexes.index import distinct_ids
 from rankbits.serve.pictures import of_array, of_file
 
 COLUMNS = {

@@ -134,14 +134,16 @@ def check_fingerprint(value: Any) -> None:
         _check.refuse(f"fingerprint must be 16 hexadecimal digits or None; got {value!r}.")
 
 
-def check_same_encoder(codes: str | None, others: str | None, holder: str) -> None:
+def check_same_encoder(
+    codes: str | None, others: str | None, holder: str, what: str = "codes"
+) -> None:
     """Refuse to compare codes of two encoders; where one is unknown, nothing can be said.
 
     >>> check_same_encoder("0123456789abcdef", None, "The index")
     """
     if codes is not None and others is not None and codes != others:
         _check.refuse(
-            f"These codes were made by encoder {codes}; {holder} holds codes of encoder {others}. "
+            f"These {what} were made by encoder {codes}; {holder} holds codes of encoder {others}. "
             "Codes of different encoders cannot be compared."
         )
 

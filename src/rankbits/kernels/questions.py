@@ -1,0 +1,181 @@
+"""The nearest codes of float questions: by integer weights, fast, or by floats, the definition.
+
+A question is rounded to whole numbers times one step, and its magnitudes are cut into planes of
+bits, laid out as codes are. The distance is then step x sum_p 2^p popcount(plane_p & (code ^
+sign)): 3 popcounts a word for int4, 7 for int8, and no rounding beyond that of the question.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from rankbits import _check
+from rankbits.kernels import backend
+from rankbits.kernels.codes import Words, _on_cuda, words
+from rankbits.types import Codes, Lengths, Questions, Results
+
+LEVELS = {"int4": 7, "int8": 127}
+PRECISIONS = (*LEVELS, "float")
+CLIPS = np.linspace(1.0, 0.4, 13, dtype=np.float32)  # shares of the largest weight, to choose from
+
+
+@dataclass(frozen=True, eq=False)
+class LaidOut:
+    """Questions as kernels want them; rows can be taken out of them.
+
+    ``planes`` (Q, P, W) and ``signs`` (Q, W) uint64, or None where the weights are asked as floats.
+    The distance is ``step`` x sum, and with lengths (``slope`` x sum - ``base``) / length.
+    """
+
+    weights: np.ndarray
+    bases: np.ndarray
+    lengths: Lengths | None
+    planes: np.ndarray | None = None
+    signs: np.ndarray | None = None
+    steps: np.ndarray | None = None
+
+    @property
+    def bits(self) -> int:
+        return self.weights.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def __getitem__(self, rows: np.ndarray) -> LaidOut:
+        names = ("weights", "bases", "planes", "signs", "steps")
+        parts = {name: getattr(self, name) for name in names}
+        return replace(self, **{n: None if p is None else p[rows] for n, p in parts.items()})
+
+
+def round_weights(weights: np.ndarray, levels: int) -> tuple[np.ndarray, np.ndarray]:
+    """Whole numbers of at most ``levels`` in magnitude, int16 (Q, bits), and the step of each
+    question, float32 (Q,): of a few clips of its largest weight the one with the least error.
+
+    >>> round_weights(np.array([[7.0, -3.0, 0.2]], np.float32), 7)
+    (array([[ 7, -3,  0]], dtype=int16), array([1.], dtype=float32))
+    """
+    largest = np.abs(weights).max(axis=1, initial=0)
+    largest = np.where(largest > 0, largest, 1).astype(np.float32)
+    best = np.full(len(weights), np.inf, np.float32)
+    steps = largest / np.float32(levels)
+    for clip in CLIPS if levels < 100 else CLIPS[:1]:
+        tried = largest * (clip / np.float32(levels))
+        error = weights - _rounded(weights, tried, levels) * tried[:, None]
+        errors = np.einsum("qb,qb->q", error, error)
+        better = errors < best
+        best, steps = np.where(better, errors, best), np.where(better, tried, steps)
+    return _rounded(weights, steps, levels).astype(np.int16), steps
+
+
+def _rounded(weights: np.ndarray, steps: np.ndarray, levels: int) -> np.ndarray:
+    return np.clip(np.rint(weights / steps[:, None]), -levels, levels)
+
+
+def check_precision(value: Any) -> str:
+    """How the weights of questions are asked: "int4", "int8" or "float"."""
+    return _check.choice("precision", value, PRECISIONS)
+
+
+def lay_out(questions: Questions, precision: str = "int4") -> LaidOut:
+    """Questions with their weights rounded to "int4" or "int8", or as they are ("float")."""
+    precision = check_precision(precision)
+    weights, lengths = questions.weights, questions.lengths
+    if precision == "float":
+        bases = questions.offsets + np.abs(weights).sum(axis=1, dtype=np.float64)
+        return LaidOut(weights, bases, lengths)
+    whole, steps = round_weights(weights, LEVELS[precision])
+    magnitudes = np.abs(whole)
+    planes = [
+        _row_words(np.packbits((magnitudes >> power) & 1, axis=1))
+        for power in range(LEVELS[precision].bit_length())
+    ]
+    signs = _row_words(np.packbits(whole > 0, axis=1))
+    bases = questions.offsets + steps * magnitudes.sum(axis=1, dtype=np.float64)
+    stacked = np.ascontiguousarray(np.stack(planes, axis=1))
+    return LaidOut(weights, bases, lengths, stacked, signs, steps.astype(np.float32))
+
+
+def _row_words(packed: np.ndarray) -> np.ndarray:
+    """Packed rows as uint64 words, row by row (n, W)."""
+    padded = np.zeros((len(packed), packed.shape[1] + -packed.shape[1] % 8), np.uint8)
+    padded[:, : packed.shape[1]] = packed
+    return padded.view(np.uint64)
+
+
+def _module(database: Words) -> ModuleType:
+    there = isinstance(database.words, torch.Tensor)
+    name = "cuda" if there else backend.chosen("cpu")
+    if name == "cuda":
+        _on_cuda()
+    return importlib.import_module(f"rankbits.kernels.{name}.questions")
+
+
+def question_topk(
+    questions: Questions | LaidOut,
+    database: Codes | Words,
+    k: int,
+    *,
+    precision: str = "int4",
+    inverses: np.ndarray | None = None,
+) -> Results:
+    """The k nearest rows of the database for each question, by distance, then by row.
+
+    ``ids`` (Q, k) int64 and ``distances`` (Q, k) float32; a database of fewer than k rows gives all
+    of them. ``inverses`` float32 (N,) are those of the rows' lengths, where they are at hand.
+
+    >>> from rankbits import pack
+    >>> found = question_topk(Questions([[3, -1]]), pack([[-1, -1], [1, 1]]), k=2)
+    >>> found.ids, found.distances
+    (array([[1, 0]]), array([[1., 3.]], dtype=float32))
+    """
+    asked = questions if isinstance(questions, LaidOut) else lay_out(questions, precision)
+    right = words(database)
+    _check.same_bits(asked.bits, right.bits)
+    _check.not_empty("database", len(right))
+    k = min(_check.cutoff(k), len(right))
+    module = _module(right)
+    if asked.lengths is None:
+        inverses = None
+    elif inverses is None:
+        inverses = inverse_lengths(asked.lengths, right)
+    if asked.planes is None:
+        return Results(*module.weights_topk(asked.weights, right.words, k, asked.bases, inverses))
+    assert asked.signs is not None and asked.steps is not None
+    if inverses is not None:
+        scale = 2 * asked.steps, asked.bases.astype(np.float32), inverses
+        return Results(
+            *module.scaled_planes_topk(
+                asked.planes, asked.signs, right.words, k, right.bits, *scale
+            )
+        )
+    ids, sums = module.planes_topk(asked.planes, asked.signs, right.words, k, right.bits)
+    return Results(ids, asked.steps[:, None] * sums.astype(np.float32))
+
+
+def order_rows(questions: Questions, database: Codes | Words, rows: np.ndarray) -> np.ndarray:
+    """Distances by the definition, float32 (Q, S), of question i to ``rows[i]`` of the database,
+    rows (Q, S). The same codes give the same digits, whatever else the database holds.
+
+    >>> from rankbits import pack
+    >>> order_rows(Questions([[3, -1]]), pack([[-1, -1], [1, 1]]), np.array([[1, 0]]))
+    array([[1., 3.]], dtype=float32)
+    """
+    asked, right = lay_out(questions, "float"), words(database)
+    _check.same_bits(asked.bits, right.bits)
+    if not rows.size:
+        return np.empty(rows.shape, np.float32)
+    inverses = None if asked.lengths is None else inverse_lengths(asked.lengths, right)
+    return _module(right).weights_of_rows(asked.weights, right.words, rows, asked.bases, inverses)
+
+
+def inverse_lengths(lengths: Lengths, database: Words) -> np.ndarray:
+    """1 / length of each code of the database, float32 (N,), on the CPU or the device it is on."""
+    _check.same_bits(lengths.bits, database.bits)
+    state = lengths.gram, lengths.linear, lengths.constant
+    return 1 / _module(database).lengths(*state, database.words)

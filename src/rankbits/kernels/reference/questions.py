@@ -1,0 +1,106 @@
+"""Distances of questions by definition: planes (Q, P, W) and signs (Q, W), words (W, N) uint64."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def _topk(distances: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    ids = np.argsort(distances, kind="stable")[:k]
+    return ids, distances[ids]
+
+
+def _unpack(words: np.ndarray, bits: int) -> np.ndarray:
+    """0 and 1 as uint8 (N, bits)."""
+    rows = np.ascontiguousarray(words.T).view(np.uint8)
+    return np.unpackbits(rows.reshape(words.shape[1], -1), axis=1, count=bits)
+
+
+def plane_sums(planes: np.ndarray, signs: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """int64 (N,): sum_p 2^p popcount(plane_p & (code ^ sign)) of one question, (P, W) and (W,)."""
+    differing = words ^ signs[:, None]
+    found = np.zeros(words.shape[1], np.int64)
+    for power, plane in enumerate(planes):
+        found += np.bitwise_count(differing & plane[:, None]).sum(axis=0, dtype=np.int64) << power
+    return found
+
+
+def planes_topk(
+    planes: np.ndarray, signs: np.ndarray, words: np.ndarray, k: int, bits: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """ids int64 (Q, k) and sums int64 (Q, k), by sum, then by row."""
+    found = [_topk(plane_sums(p, s, words), k) for p, s in zip(planes, signs, strict=True)]
+    return _stacked(found, k, np.int64)
+
+
+def scaled_planes_topk(
+    planes: np.ndarray,
+    signs: np.ndarray,
+    words: np.ndarray,
+    k: int,
+    bits: int,
+    slopes: np.ndarray,
+    bases: np.ndarray,
+    inverses: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same by (slope x sum - base) x inverse, all float32; distances float32 (Q, k)."""
+    found = []
+    for p, s, slope, base in zip(planes, signs, slopes, bases, strict=True):
+        sums = plane_sums(p, s, words).astype(np.float32)
+        found.append(_topk((slope * sums - base) * inverses, k))
+    return _stacked(found, k, np.float32)
+
+
+def weights_topk(
+    weights: np.ndarray,
+    words: np.ndarray,
+    k: int,
+    bases: np.ndarray,
+    inverses: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same by float weights (Q, bits): the sum d of |weights| where signs differ, in float64,
+    or (2 d - base) x inverse; distances float32 (Q, k)."""
+    ones = _unpack(words, weights.shape[1]) > 0
+    found = []
+    for question, base in zip(weights.astype(np.float64), bases, strict=True):
+        sums = np.where(ones != (question > 0), np.abs(question), 0).sum(axis=1)
+        far = sums if inverses is None else (2 * sums - base) * inverses
+        found.append(_topk(far.astype(np.float32), k))
+    return _stacked(found, k, np.float32)
+
+
+def weights_of_rows(
+    weights: np.ndarray,
+    words: np.ndarray,
+    rows: np.ndarray,
+    bases: np.ndarray,
+    inverses: np.ndarray | None,
+) -> np.ndarray:
+    """Distances as of ``weights_topk``, float32 (Q, S), of question i to ``rows[i]`` (S,)."""
+    out = np.empty(rows.shape, np.float32)
+    for i, listed in enumerate(rows):
+        near = None if inverses is None else inverses[listed]
+        part = np.ascontiguousarray(words[:, listed])
+        span = slice(i, i + 1)
+        ids, far = weights_topk(weights[span], part, len(listed), bases[span], near)
+        out[i, ids[0]] = far[0]
+    return out
+
+
+def lengths(gram: np.ndarray, linear: np.ndarray, constant: float, words: np.ndarray) -> np.ndarray:
+    """float32 (N,): sqrt(s' gram s + 2 linear' s + constant), 1 where that is not above zero."""
+    out = np.empty(words.shape[1], np.float32)
+    wide, line = gram.astype(np.float64), linear.astype(np.float64)
+    for start in range(0, words.shape[1], 1 << 14):
+        part = slice(start, start + (1 << 14))
+        signs = 2.0 * _unpack(words[:, part], len(linear)) - 1
+        squares = ((signs @ wide + 2 * line) * signs).sum(axis=1) + constant
+        out[part] = np.sqrt(np.where(squares > 0, squares, 1))
+    return out
+
+
+def _stacked(found: list, k: int, kind: type) -> tuple[np.ndarray, np.ndarray]:
+    if not found:
+        return np.empty((0, k), np.int64), np.empty((0, k), kind)
+    ids, distances = zip(*found, strict=True)
+    return np.stack(ids), np.stack(distances).astype(kind, copy=False)
