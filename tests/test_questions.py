@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import rankbits as rb
+from rankbits.cli import main
 from rankbits.kernels import inverse_lengths, lay_out, order_rows, question_topk, words
 from rankbits.kernels.cpu import questions as cpu
 from rankbits.kernels.questions import round_weights
@@ -341,3 +343,92 @@ def test_refusals():
     index.remember({"fingerprint": "0" * 16})
     with pytest.raises(rb.Refusal, match=r"These questions were made by encoder 1{16}; this"):
         index.search(Questions([[1, 2, 3]], fingerprint="1" * 16), 1)
+
+
+@pytest.mark.parametrize("with_lengths", [False, True])
+def test_a_report_of_questions_is_that_of_their_distances(with_lengths):
+    draw = np.random.default_rng(8)
+    codes, labels = make_codes(draw, 120, 12), draw.integers(0, 3, 120)
+    lengths = make_lengths(draw, 12) if with_lengths else None
+    questions = Questions(np.round(draw.normal(size=(20, 12))), lengths=lengths)
+    mine = draw.integers(0, 3, 20)
+    report = rb.evaluate(questions, codes, mine, labels, k=(1, 10))
+    far = order_rows(questions, codes, np.tile(np.arange(120), (20, 1)))
+    ranking = rb.rank(far, mine[:, None] == labels)
+    for ties in ("mean", "best", "worst"):
+        wanted = np.nanmean(rb.average_precision(ranking, ties=ties))
+        assert getattr(report.figures["mAP"], ties.replace("mean", "value")) == pytest.approx(
+            wanted
+        )
+    assert report["NDCG@10"] == pytest.approx(np.nanmean(rb.ndcg(ranking, k=10)))
+    assert "float questions" in report.protocol and report.bits == 12
+    assert "precision within 2" not in report.figures
+    own = Questions(codes.signs().astype(np.float32), lengths=lengths)
+    alone = rb.evaluate(own, codes, labels, exclude_self=True, k=1)
+    far = order_rows(own, codes, np.tile(np.arange(120), (120, 1)))
+    ranking = rb.rank(far, labels[:, None] == labels, exclude_self=True)
+    assert alone["mAP"] == pytest.approx(np.nanmean(rb.average_precision(ranking)))
+
+
+def test_rerank_takes_questions_first():
+    draw = np.random.default_rng(9)
+    x = draw.normal(size=(500, 16)).astype(np.float32)
+    quantizer = rb.ITQ().fit(x)
+    index = rb.HammingIndex(16).add(quantizer.encode(x))
+    rerank = rb.Rerank(index, x, quantizer)
+    queries = draw.normal(size=(30, 16)).astype(np.float32)
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    near = np.argsort(-queries @ unit.T, axis=1)[:, :5]
+
+    def recall(found):
+        return np.mean([np.isin(a, b).mean() for a, b in zip(near, found.ids, strict=True)])
+
+    bits = rerank.search(queries, 5, shortlist=20)
+    floats = rerank.search(queries, 5, shortlist=20, ask="questions")
+    assert recall(floats) > recall(bits)
+    given = rerank.search(queries, 5, shortlist=20, codes=quantizer.ask(queries))
+    np.testing.assert_array_equal(given.ids, floats.ids)
+    signs = rb.Rerank(rb.HammingIndex(16).add(rb.pack(x)), x)
+    assert recall(signs.search(queries, 5, shortlist=500, ask="questions")) == 1
+    with pytest.raises(rb.Refusal, match="ask must be one of 'codes', 'questions'"):
+        rerank.search(queries, 5, ask="floats")
+
+
+def test_the_commands_ask_by_bits_or_by_floats(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(10)
+    names = np.array(["ant", "bee", "cow"])[draw.integers(0, 3, 80)]
+    x = draw.normal(size=(80, 16)).astype(np.float32) + 2 * (names == "bee")[:, None]
+    np.savez("x.npz", embeddings=x, labels=names)
+    np.savez("q.npz", embeddings=x[:9] + 0.1, labels=names[:9])
+    np.save("q.npy", x[:9] + np.float32(0.1))
+    encoder = rb.Encoder.of(rb.ITQ().fit(x))
+    encoder.save("x.encoder")
+    encoder.encode(x[:9]).save("codes.npz")
+    with rb.make_index("x.encoder", "x.npz", "x.index") as index:
+        wanted = index.search(encoder.ask(x[:9] + np.float32(0.1)), 4)
+        report = rb.evaluate_index(index, "q.npz", ask="questions")
+        themselves = rb.evaluate_index(index, "x.npz", ask="questions")
+        by_bits = rb.evaluate_index(index, "q.npz")
+    assert (themselves.queries, themselves.database) == (80, 79)
+    assert report["mAP"] != by_bits["mAP"]
+    assert main(["search", "x.index", "q.npy", "-k", "4", "--ask", "floats", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["results"]
+    assert [row["ids"] for row in told] == wanted.ids.tolist()
+    np.testing.assert_allclose([row["distances"] for row in told], wanted.distances)
+    assert main(["search", "x.index", "q.npy", "-k", "4", "--ask", "floats"]) == 0
+    assert f"{wanted.distances[0, 1]:.4g}" in capsys.readouterr().out
+    for ask in ([], ["--ask", "bits"]):
+        assert main(["search", "x.index", "q.npy", "-k", "4", "--json", *ask]) == 0
+        near = json.loads(capsys.readouterr().out)["results"]
+        assert isinstance(near[0]["distances"][0], int)
+    assert main(["evaluate", "x.index", "q.npz", "--ask", "floats", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["figures"]["mAP"]["mean"] == report["mAP"]
+    for words_, sentence in (
+        (["search", "x.index", "codes.npz", "--ask", "floats"], "whose floats are gone"),
+        (["search", "x.index", "q.npy", "--ask", "float"], "did you mean 'floats'"),
+        (["search", "x.index", "q.npy", "--ask", "floats", "--radius", "2"], "asked by bits"),
+        (["evaluate", "x.index", "q.npz", "--ask", "codes"], "one of 'bits', 'floats'"),
+    ):
+        assert main(words_) == 1
+        assert sentence in capsys.readouterr().err

@@ -27,6 +27,9 @@ class Evaluate:
     )
     labels: str | None = option(None, "labels of the index's queries, in a file of their own")
     encoder: str | None = option(None, "where the index's encoder lies now, if it was moved")
+    ask: str | None = option(
+        None, "of an index: by bits, or by the queries' floats (default: the encoder's)"
+    )
     run: str | None = option(None, "a TREC run file: query Q0 document rank score tag")
     qrels: str | None = option(None, "its judgements: query 0 document grade")
     k: tuple[int, ...] = option((10, 100, 1000), "cutoffs, as in 10,100,1000", "k")
@@ -66,6 +69,7 @@ class Evaluate:
         return evaluate_run(judged, k=self.k, gain=self.gain)
 
     def _of_index(self, address: str) -> Any:
+        from rankbits.commands.store import parse_ask
         from rankbits.data.labels import read_labels_file
         from rankbits.encoder.indexing import open_index
         from rankbits.encoder.judging import evaluate_index
@@ -75,11 +79,13 @@ class Evaluate:
         if self.ray or self.tie_break or self.exclude_self:
             refuse("--ray, --tie-break and --exclude-self are for two files of codes.")
         labels = read_labels_file(self.labels) if self.labels else None
+        ask = parse_ask(self.ask)
         with open_index(address, encoder=self.encoder, mode="r") as index:
             return evaluate_index(
                 index,
                 self.queries,
                 labels,
+                ask=ask,
                 k=self.k,
                 radius=self.radius,
                 relevance=self.relevance,

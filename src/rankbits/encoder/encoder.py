@@ -41,6 +41,7 @@ from rankbits.train.run import RUN, Inputs, as_examples
 from rankbits.types import Codes, Questions, pack
 
 ABOUT, QUANTIZER, VERSION = "encoder.json", "quantizer.safetensors", 1
+ASKS = ("codes", "questions")
 FILES = (QUANTIZER, BODY, RUN, WEIGHTS)
 
 
@@ -180,6 +181,15 @@ class Encoder:
         if self.quantizer is None:
             return Questions(embeddings, fingerprint=self.fingerprint)
         return replace(self.quantizer.ask(embeddings), fingerprint=self.fingerprint)
+
+    def make_queries(self, embeddings: Any, ask: str | None = None) -> Codes | Questions:
+        """Embeddings (n, dim) as an index is asked: ``ask="codes"`` or ``"questions"``, or what the
+        quantizer prefers."""
+        if ask is None:
+            ask = self.asks_with
+        if _check.choice("ask", ask, ASKS) == "questions":
+            return self.ask_embeddings(embeddings)
+        return self.encode_embeddings(embeddings)
 
     @property
     def asks_with(self) -> str:

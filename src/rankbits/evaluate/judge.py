@@ -10,15 +10,24 @@ import numpy as np
 from rankbits import _check
 from rankbits.data.trec import Judged
 from rankbits.evaluate.figures import dropped, figures_of, report_of
-from rankbits.evaluate.rankings import COUNTS, by_counts, by_embeddings, nearest_broken
+from rankbits.evaluate.rankings import (
+    COUNTS,
+    by_counts,
+    by_embeddings,
+    by_questions,
+    nearest_broken,
+)
 from rankbits.metrics import average_precision
-from rankbits.types import Codes, Report
+from rankbits.types import Codes, Questions, Report
 from rankbits.types.codes import check_same_encoder
 
 BY_CODES = "Ranked by Hamming distance; ties averaged over all their orders."
 BROKEN = (
     "H2Q's published protocol: Hamming distance, ties broken by the squared Euclidean "
     "distance of unit-length embeddings. Not a pure Hamming ranking."
+)
+BY_QUESTIONS = (
+    "Ranked by the distance of float questions to the codes; ties averaged over all their orders."
 )
 BY_FLOATS = "Ranked by the {} distance of float embeddings; ties averaged over all their orders."
 
@@ -47,6 +56,7 @@ def evaluate(
 
     ``query_codes`` and ``database_codes`` are ``Codes``, or embeddings, (n, dim) floats, ranked by
     ``distance``, ``"cosine"`` or ``"euclidean"``: what the codes of them are to be held against.
+    Or the queries are ``Questions``, ranked by their float distance to the codes.
 
     ``tie_break=(query_embeddings, database_embeddings)`` is the protocol of H2Q's published tables:
     equal Hamming distances are ordered by the squared Euclidean distance of the unit-length
@@ -69,7 +79,10 @@ def evaluate(
     labels = (query_labels, database_labels, relevance)
     floats = not isinstance(query_codes, Codes) and not isinstance(database_codes, Codes)
     ours, theirs = (getattr(codes, "fingerprint", None) for codes in (query_codes, database_codes))
-    check_same_encoder(ours, theirs, "the database")
+    questions = isinstance(query_codes, Questions)
+    if questions and not isinstance(database_codes, Codes):
+        _check.refuse(f"Questions are asked of Codes; got {type(database_codes).__name__}.")
+    check_same_encoder(ours, theirs, "the database", "questions" if questions else "codes")
     if floats:
         if tie_break is not None:
             _check.refuse("tie_break belongs to codes; embeddings were given.")
@@ -77,6 +90,12 @@ def evaluate(
             (query_codes, database_codes), *labels, distance=distance, exclude_self=exclude_self
         )
         protocol = BY_FLOATS.format(distance)
+    elif questions:
+        if tie_break is not None:
+            _check.refuse("tie_break belongs to codes; questions were given.")
+        _check.same_bits(query_codes.bits, database_codes.bits)
+        rankings = by_questions(query_codes, database_codes, *labels, exclude_self)
+        protocol = BY_QUESTIONS
     elif tie_break is None:
         rankings = by_counts(query_codes, database_codes, *labels, exclude_self)
         protocol = BY_CODES
@@ -90,7 +109,7 @@ def evaluate(
             exclude_self=exclude_self,
         )
         protocol = BROKEN
-    pure = not floats and tie_break is None
+    pure = not floats and not questions and tie_break is None
     table = figures_of(points, gain, radius if pure else None)
     if only is not None:
         for name in only:

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from rankbits import _check, metrics
-from rankbits.kernels import hamming, words
+from rankbits.kernels import hamming, inverse_lengths, order_rows, words
 from rankbits.metrics.ranking import rank_runs
-from rankbits.types import Codes, Ranking
+from rankbits.types import Codes, Questions, Ranking
 
 COUNTS = 1 << 21  # cells of counts held at a time
 PAIRS = 1 << 21  # (query, item) pairs held at a time where floats order them
@@ -134,6 +134,37 @@ def by_embeddings(
         if codes and prepared is not None:
             steps += hamming(codes[0][part], prepared).astype(np.int64) * int(8 * FINE)
         keys = (steps << 8) | grades_of(part)
+        if exclude_self:
+            keys[np.arange(part.stop - s), np.arange(s, part.stop)] = np.iinfo(np.int64).max
+        keys.sort(axis=1)
+        yield rank_runs(keys[:, : keys.shape[1] - exclude_self])
+
+
+def by_questions(
+    questions: Questions,
+    database: Codes,
+    query_labels: Any,
+    database_labels: Any,
+    relevance: Any,
+    exclude_self: bool,
+) -> Iterator[Ranking]:
+    """By the distance of questions to codes, as it is defined (in floats)."""
+    if exclude_self:
+        _check.square(len(questions), len(database))
+        _check.not_empty("database without the query", len(database) - 1)
+    prepared = words(database)
+    sizes = (len(questions), len(database))
+    grades_of = _relevance_rows(query_labels, database_labels, relevance, sizes)
+    lengths = questions.lengths
+    inverses = None if lengths is None else inverse_lengths(lengths, prepared)
+    step = max(1, PAIRS // len(database))
+    for s in range(0, len(questions), step):
+        part = slice(s, min(s + step, len(questions)))
+        rows = np.broadcast_to(np.arange(len(database)), (part.stop - s, len(database)))
+        far = order_rows(questions[part], prepared, rows, inverses=inverses)
+        whole = (far + np.float32(0)).view(np.int32).astype(np.int64)
+        whole ^= (whole >> 31) & 0x7FFFFFFF  # floats in the order of whole numbers
+        keys = (whole << 8) | grades_of(part)
         if exclude_self:
             keys[np.arange(part.stop - s), np.arange(s, part.stop)] = np.iinfo(np.int64).max
         keys.sort(axis=1)

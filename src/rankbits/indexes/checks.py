@@ -18,6 +18,10 @@ LARGEST = int(np.iinfo(np.int64).max)
 MOST_FACTS = 1 << 16
 
 
+class UnknownId(_check.Refusal):
+    """An id that the index does not hold, or no longer."""
+
+
 def check_facts(facts: Mapping[str, str]) -> dict[str, str]:
     """Facts as an index keeps them: short texts by name, JSON of at most 64 KiB."""
     kept = {str(name): str(value) for name, value in facts.items() if value is not None}

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rankbits import _check
-from rankbits.indexes.checks import check_facts, check_k
+from rankbits.indexes.checks import UnknownId, check_facts, check_k
 from rankbits.indexes.shortlist import order_shortlist
 from rankbits.kernels import check_precision
 from rankbits.types import Codes, Questions, Results
@@ -16,6 +16,9 @@ from rankbits.types.codes import check_same_encoder
 
 if TYPE_CHECKING:
     from typing import Self
+
+
+ATTEMPTS = 5  # to find a shortlist of which nothing is removed meanwhile
 
 
 class Encoding(Protocol):
@@ -107,8 +110,14 @@ class Index(abc.ABC):
     ) -> Results:
         """The k nearest by questions: here those of a shortlist."""
         wide = max(20 * k, 200) if shortlist is None else shortlist
-        near = self._search_codes(questions.codes(), wide, among)
-        return order_shortlist(questions, near.ids, self.codes, k)
+        for attempt in range(ATTEMPTS):
+            near = self._search_codes(questions.codes(), wide, among)
+            try:
+                return order_shortlist(questions, near.ids, self.codes, k)
+            except UnknownId:  # another process removed one after it was found
+                if attempt == ATTEMPTS - 1:
+                    raise
+        raise AssertionError
 
     @abc.abstractmethod
     def codes(self, ids: Any) -> Codes:

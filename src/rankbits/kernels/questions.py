@@ -158,7 +158,13 @@ def question_topk(
     return Results(ids, asked.steps[:, None] * sums.astype(np.float32))
 
 
-def order_rows(questions: Questions, database: Codes | Words, rows: np.ndarray) -> np.ndarray:
+def order_rows(
+    questions: Questions,
+    database: Codes | Words,
+    rows: np.ndarray,
+    *,
+    inverses: np.ndarray | None = None,
+) -> np.ndarray:
     """Distances by the definition, float32 (Q, S), of question i to ``rows[i]`` of the database,
     rows (Q, S). The same codes give the same digits, whatever else the database holds.
 
@@ -170,7 +176,8 @@ def order_rows(questions: Questions, database: Codes | Words, rows: np.ndarray) 
     _check.same_bits(asked.bits, right.bits)
     if not rows.size:
         return np.empty(rows.shape, np.float32)
-    inverses = None if asked.lengths is None else inverse_lengths(asked.lengths, right)
+    if asked.lengths is not None and inverses is None:
+        inverses = inverse_lengths(asked.lengths, right)
     return _module(right).weights_of_rows(asked.weights, right.words, rows, asked.bases, inverses)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rankbits import _check
+from rankbits.indexes.checks import UnknownId
 from rankbits.types import Codes, Results
 
 
@@ -17,7 +17,7 @@ def codes_by_id(
     """Codes of ``ids`` in their order out of packed rows by id; refuses an id that is missing."""
     missing = [name for name in ids.tolist() if name not in packed]
     if missing:
-        _check.refuse(f"This index does not hold id {missing[0]!r}.")
+        raise UnknownId(f"This index does not hold id {missing[0]!r}.")
     rows = np.empty((len(ids), (bits + 7) // 8), np.uint8)
     for row, name in enumerate(ids.tolist()):
         rows[row] = packed[name]
