@@ -124,7 +124,7 @@ class Index(abc.ABC):
         """The stored codes of ``ids``, in their order; an unknown id is refused."""
 
     @abc.abstractmethod
-    def within(self, queries: Codes, radius: int, *, among: Any = None) -> Results:
+    def within(self, queries: Any, radius: int, *, among: Any = None) -> Results:
         """Everything at Hamming distance ``radius`` or less, with ``offsets``; same order."""
 
     @abc.abstractmethod

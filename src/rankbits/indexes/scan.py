@@ -103,7 +103,7 @@ def _mask_topk(queries: Words | LaidOut, segment: Segment, k: int, mask: np.ndar
     total, allowed = len(mask), int(np.count_nonzero(mask))
     k = min(k, allowed)
     ids = np.empty((len(queries), k), np.int64)
-    distances = np.empty((len(queries), k), _kind_of_distances(queries))
+    distances: np.ndarray = np.empty((len(queries), k), _kind_of_distances(queries))
     left = np.arange(len(queries))
     more = math.ceil(1.25 * k * total / allowed) + 16
     for fetch in (more, 16 * more):

@@ -49,8 +49,9 @@ class LaidOut:
 
     def __getitem__(self, rows: np.ndarray) -> LaidOut:
         names = ("weights", "bases", "planes", "signs", "steps")
-        parts = {name: getattr(self, name) for name in names}
-        return replace(self, **{n: None if p is None else p[rows] for n, p in parts.items()})
+        parts: dict[str, Any] = {name: getattr(self, name) for name in names}
+        taken: dict[str, Any] = {n: None if p is None else p[rows] for n, p in parts.items()}
+        return replace(self, **taken)
 
 
 def round_weights(weights: np.ndarray, levels: int) -> tuple[np.ndarray, np.ndarray]:

@@ -90,8 +90,9 @@ def search(
     if not isinstance(queries, (Codes, Questions)):
         _check.refuse(f"Codes are wanted here (rb.pack makes them); got {type(queries).__name__}.")
     how = _check_how(queries, radius, precision, shortlist)
-    if how and shortlist is not None and isinstance(database, Codes):
-        wide = max(k or 1, _check.whole("shortlist", shortlist, 1))
+    if isinstance(queries, Questions) and shortlist is not None and isinstance(database, Codes):
+        assert k is not None
+        wide = max(k, _check.whole("shortlist", shortlist, 1))
         near = search(queries.codes(), database, wide, address=address, rows=rows)
         return order_shortlist(queries, near.ids, database.__getitem__, k)
     if isinstance(database, Codes):

@@ -41,7 +41,7 @@ class Lengths:
                 f"got {gram.shape} and {linear.shape}."
             )
         if not np.array_equal(gram, gram.T):
-            gram = (gram + gram.T) / 2
+            gram = ((gram + gram.T) / 2).astype(np.float32)
         object.__setattr__(self, "gram", _frozen(gram))
         object.__setattr__(self, "linear", _frozen(linear))
         object.__setattr__(self, "constant", _check.number("constant", self.constant))
@@ -54,8 +54,7 @@ class Lengths:
     def digest(self) -> str:
         """16 hexadecimal digits that differ where the lengths do."""
         state = hashlib.blake2b(np.float64(self.constant).tobytes(), digest_size=8)
-        state.update(self.gram)
-        state.update(self.linear)
+        state.update(self.gram.tobytes() + self.linear.tobytes())
         return state.hexdigest()
 
     def __repr__(self) -> str:

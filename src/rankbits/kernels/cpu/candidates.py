@@ -67,7 +67,7 @@ def share_search(
     bounds = np.linspace(0, rows, parts + 1).astype(np.int64)
     ids = np.full((parts, questions, k), -1, np.int64)
     top = np.inf if kind is np.float32 else np.iinfo(np.int64).max
-    found = np.full((parts, questions, k), top, kind)
+    found: np.ndarray = np.full((parts, questions, k), top, kind)
 
     def run(task: tuple[int, slice]) -> None:
         part, tile = task
