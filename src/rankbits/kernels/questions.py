@@ -21,6 +21,7 @@ from rankbits.kernels.codes import Words, _on_cuda, words
 from rankbits.types import Codes, Lengths, Questions, Results
 
 LEVELS = {"int4": 7, "int8": 127}
+AT_ONCE = 1 << 20  # cells of rounding in memory at a time
 PRECISIONS = (*LEVELS, "float")
 CLIPS = np.linspace(1.0, 0.4, 13, dtype=np.float32)  # shares of the largest weight, to choose from
 
@@ -61,21 +62,20 @@ def round_weights(weights: np.ndarray, levels: int) -> tuple[np.ndarray, np.ndar
     >>> round_weights(np.array([[7.0, -3.0, 0.2]], np.float32), 7)
     (array([[ 7, -3,  0]], dtype=int16), array([1.], dtype=float32))
     """
-    largest = np.abs(weights).max(axis=1, initial=0)
-    largest = np.where(largest > 0, largest, 1).astype(np.float32)
-    best = np.full(len(weights), np.inf, np.float32)
-    steps = largest / np.float32(levels)
-    for clip in CLIPS if levels < 100 else CLIPS[:1]:
-        tried = largest * (clip / np.float32(levels))
-        error = weights - _rounded(weights, tried, levels) * tried[:, None]
-        errors = np.einsum("qb,qb->q", error, error)
-        better = errors < best
-        best, steps = np.where(better, errors, best), np.where(better, tried, steps)
-    return _rounded(weights, steps, levels).astype(np.int16), steps
-
-
-def _rounded(weights: np.ndarray, steps: np.ndarray, levels: int) -> np.ndarray:
-    return np.clip(np.rint(weights / steps[:, None]), -levels, levels)
+    clips = (CLIPS if levels < 100 else CLIPS[:1]) / np.float32(levels)
+    whole, steps = np.empty(weights.shape, np.int16), np.empty(len(weights), np.float32)
+    size = max(1, AT_ONCE // (len(clips) * weights.shape[1]))
+    for start in range(0, len(weights), size):
+        part = weights[start : start + size]
+        largest = np.abs(part).max(axis=1)
+        tried = clips[:, None, None] * np.where(largest > 0, largest, np.float32(1))[:, None]
+        rounded = np.minimum(np.maximum(np.rint(part / tried), -levels), levels)
+        error = part - rounded * tried
+        best = np.einsum("cqb,cqb->cq", error, error).argmin(axis=0)
+        rows = np.arange(len(part))
+        whole[start : start + size] = rounded[best, rows]
+        steps[start : start + size] = tried[best, rows, 0]
+    return whole, steps
 
 
 def check_precision(value: Any) -> str:
@@ -92,20 +92,17 @@ def lay_out(questions: Questions, precision: str = "int4") -> LaidOut:
         return LaidOut(weights, bases, lengths)
     whole, steps = round_weights(weights, LEVELS[precision])
     magnitudes = np.abs(whole)
-    planes = [
-        _row_words(np.packbits((magnitudes >> power) & 1, axis=1))
-        for power in range(LEVELS[precision].bit_length())
-    ]
-    signs = _row_words(np.packbits(whole > 0, axis=1))
+    powers = np.arange(LEVELS[precision].bit_length(), dtype=np.int16)
+    planes = _pack_words((magnitudes[:, None] >> powers[:, None]) & 1)
     bases = questions.offsets + steps * magnitudes.sum(axis=1, dtype=np.float64)
-    stacked = np.ascontiguousarray(np.stack(planes, axis=1))
-    return LaidOut(weights, bases, lengths, stacked, signs, steps.astype(np.float32))
+    return LaidOut(weights, bases, lengths, planes, _pack_words(whole > 0), steps)
 
 
-def _row_words(packed: np.ndarray) -> np.ndarray:
-    """Packed rows as uint64 words, row by row (n, W)."""
-    padded = np.zeros((len(packed), packed.shape[1] + -packed.shape[1] % 8), np.uint8)
-    padded[:, : packed.shape[1]] = packed
+def _pack_words(ones: np.ndarray) -> np.ndarray:
+    """0 and 1 (..., bits) as uint64 words (..., W), laid out as those of codes."""
+    packed = np.packbits(ones, axis=-1)
+    padded = np.zeros((*ones.shape[:-1], -(-ones.shape[-1] // 64) * 8), np.uint8)
+    padded[..., : packed.shape[-1]] = packed
     return padded.view(np.uint64)
 
 

@@ -38,22 +38,23 @@ def _add2(p, s, x0, x1, shift, out):
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _twelve(p, s, x0, x1, x2, x3, j):
-    """Four words over three planes: the planes are weighed once, after their words are summed."""
-    d0, d1, d2, d3 = x0[j] ^ s[0], x1[j] ^ s[1], x2[j] ^ s[2], x3[j] ^ s[3]
-    low = popcount(p[0, 0] & d0) + popcount(p[0, 1] & d1)
-    low += popcount(p[0, 2] & d2) + popcount(p[0, 3] & d3)
-    middle = popcount(p[1, 0] & d0) + popcount(p[1, 1] & d1)
-    middle += popcount(p[1, 2] & d2) + popcount(p[1, 3] & d3)
-    high = popcount(p[2, 0] & d0) + popcount(p[2, 1] & d1)
-    high += popcount(p[2, 2] & d2) + popcount(p[2, 3] & d3)
-    return np.int64(low) + (np.int64(middle) << 1) + (np.int64(high) << 2)
+def _four(a, b, c, d, x, y, z, w):
+    """Bits of four words over one plane."""
+    return np.int64(popcount(a & x) + popcount(b & y) + (popcount(c & z) + popcount(d & w)))
 
 
 @njit(nogil=True, cache=True)
 def _add4(p, s, x0, x1, x2, x3, shift, out):
+    a0, a1, a2, a3 = p[0, 0], p[0, 1], p[0, 2], p[0, 3]
+    b0, b1, b2, b3 = p[1, 0], p[1, 1], p[1, 2], p[1, 3]
+    c0, c1, c2, c3 = p[2, 0], p[2, 1], p[2, 2], p[2, 3]
+    s0, s1, s2, s3 = s[0], s[1], s[2], s[3]
     for j in range(out.shape[0]):
-        out[j] += _twelve(p, s, x0, x1, x2, x3, j) << shift
+        d0, d1, d2, d3 = x0[j] ^ s0, x1[j] ^ s1, x2[j] ^ s2, x3[j] ^ s3
+        high = _four(c0, c1, c2, c3, d0, d1, d2, d3) << 1
+        middle = _four(b0, b1, b2, b3, d0, d1, d2, d3)
+        total = ((high + middle) << 1) + _four(a0, a1, a2, a3, d0, d1, d2, d3)
+        out[j] += total << shift
 
 
 @njit(nogil=True, cache=True)
@@ -77,9 +78,16 @@ def _nearer2(p, s, x0, x1, limit):
 
 @njit(nogil=True, cache=True)
 def _nearer4(p, s, x0, x1, x2, x3, limit):
+    a0, a1, a2, a3 = p[0, 0], p[0, 1], p[0, 2], p[0, 3]
+    b0, b1, b2, b3 = p[1, 0], p[1, 1], p[1, 2], p[1, 3]
+    c0, c1, c2, c3 = p[2, 0], p[2, 1], p[2, 2], p[2, 3]
+    s0, s1, s2, s3 = s[0], s[1], s[2], s[3]
     signs = np.int64(0)
     for j in range(x0.shape[0]):
-        signs |= _twelve(p, s, x0, x1, x2, x3, j) - limit
+        d0, d1, d2, d3 = x0[j] ^ s0, x1[j] ^ s1, x2[j] ^ s2, x3[j] ^ s3
+        high = _four(c0, c1, c2, c3, d0, d1, d2, d3) << 1
+        middle = _four(b0, b1, b2, b3, d0, d1, d2, d3)
+        signs |= ((high + middle) << 1) + _four(a0, a1, a2, a3, d0, d1, d2, d3) - limit
     return signs < 0
 
 
