@@ -114,6 +114,13 @@ def _module(database: Words) -> ModuleType:
     return importlib.import_module(f"rankbits.kernels.{name}.questions")
 
 
+def _module_where(database: Words) -> ModuleType:
+    """The kernels where the database lies, even if another backend is wanted: what a shortlist is
+    ordered by must have the same digits everywhere."""
+    plain = isinstance(database.words, np.ndarray) and backend.chosen("cpu") != "reference"
+    return importlib.import_module("rankbits.kernels.cpu.questions") if plain else _module(database)
+
+
 def question_topk(
     questions: Questions | LaidOut,
     database: Codes | Words,
@@ -176,11 +183,12 @@ def order_rows(
         return np.empty(rows.shape, np.float32)
     if asked.lengths is not None and inverses is None:
         inverses = inverse_lengths(asked.lengths, right)
-    return _module(right).weights_of_rows(asked.weights, right.words, rows, asked.bases, inverses)
+    module = _module_where(right)
+    return module.weights_of_rows(asked.weights, right.words, rows, asked.bases, inverses)
 
 
 def inverse_lengths(lengths: Lengths, database: Words) -> np.ndarray:
     """1 / length of each code of the database, float32 (N,), on the CPU or the device it is on."""
     _check.same_bits(lengths.bits, database.bits)
     state = lengths.gram, lengths.linear, lengths.constant
-    return 1 / _module(database).lengths(*state, database.words)
+    return 1 / _module_where(database).lengths(*state, database.words)
