@@ -1,14 +1,4 @@
-"""What a loss holds between two calls, and what the trainer may ask of it.
-
-A loss is any callable of (embeddings, labels). The trainer asks for more by attributes, all of
-which a loss may leave out:
-
-- ``takes_alpha``: it compares tanh(alpha f), and the trainer may set its ``alpha``;
-- ``takes_database``: it ranks ``database=`` with ``database_labels=`` and ``self_rows=``;
-- ``takes_rows``: its third argument is the training row of each embedding;
-- ``after_epoch(embed, seed)``: called at the end of each epoch; ``embed(rows)`` gives the outputs
-  of training rows and those rows, without the ones that cannot be read.
-"""
+"""What a loss holds between two calls: its settings, checked when they are given."""
 
 from __future__ import annotations
 
