@@ -28,7 +28,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "optimizer": "adamw", "weight_decay": 0.05, "schedule": "cosine", "epochs": 40,
     },
     "from-scratch": {  # from random weights
-        "augment": "crop", "optimizer": "adamw", "weight_decay": 0.05,
+        "augment": "shift", "optimizer": "adamw", "weight_decay": 0.05,
         "schedule": "cosine", "warmup": 0.05, "epochs": 60,
     },
 }  # fmt: skip
