@@ -97,26 +97,36 @@ def _parser() -> _Parser:
     for command in COMMANDS:
         text = command.__doc__
         sub = commands.add_parser(command.name, help=text, description=text, allow_abbrev=False)
+        groups: dict[str, Any] = {"": sub}
         for f in dataclasses.fields(command):
+            title = _find_title(command, f.name)
+            group = groups[title] if title in groups else sub.add_argument_group(title)
+            groups[title] = group
             flag = f"--{f.name.replace('_', '-')}"
             shown = f.metadata["help"]
             if f.default not in (None, False, True, ()):
                 shown += f" (default {_spelled(f.default)})"
             if f.name in command.places:
                 many = "*" if str(f.type).startswith("tuple") else "?"
-                sub.add_argument(f.name, nargs=many, default=argparse.SUPPRESS, help=shown)
+                group.add_argument(f.name, nargs=many, default=argparse.SUPPRESS, help=shown)
             elif f.type == "bool":
                 switch = argparse.BooleanOptionalAction if f.default else "store_true"
-                sub.add_argument(flag, action=switch, default=argparse.SUPPRESS, help=shown)
+                group.add_argument(flag, action=switch, default=argparse.SUPPRESS, help=shown)
             else:
                 short = [f"-{f.metadata['short']}"] if f.metadata["short"] else []
-                sub.add_argument(*short, flag, default=argparse.SUPPRESS, metavar="X", help=shown)
+                group.add_argument(*short, flag, default=argparse.SUPPRESS, metavar="X", help=shown)
         said: dict[str, Any] = {"default": None, "metavar": "TOML", "help": "flags in a TOML file"}
         if getattr(command, "config_place", False):
             sub.add_argument("config", nargs="?", **said)
         else:
             sub.add_argument("--config", **said)
     return parser
+
+
+def _find_title(command: Any, name: str) -> str:
+    """The title of the group of settings that a flag belongs to; "" where it is the command's."""
+    owner = next(c for c in command.__mro__ if name in vars(c).get("__annotations__", {}))
+    return str(vars(owner).get("title", ""))
 
 
 def _values(command: Any, given: dict[str, Any], config: str | None) -> dict[str, Any]:
