@@ -21,7 +21,8 @@ RESCORED = 10  # candidates fetched for each neighbour wanted, when floats re-sc
 class Account:
     """What was lost between embeddings and codes.
 
-    ``dtype``: of the embeddings, ``itemsize`` bytes a number. ``error``: mean of (y - sgn y)^2, outputs scaled to the sphere of the codes. ``balance``: mean
+    ``dtype`` and ``itemsize``: of the embeddings' numbers, and their bytes.
+    ``error``: mean of (y - sgn y)^2, outputs scaled to the sphere of the codes. ``balance``: mean
     distance of a bit's share of ones from a half (0 is best). ``constant``: bits that never change.
     ``distinct``: distinct codes as a share of the rows. ``recall[k]``: share of the k nearest by
     cosine among the k nearest by Hamming distance, ties averaged; ``rescored[k]``: the same when

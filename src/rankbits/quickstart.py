@@ -19,7 +19,7 @@ from rankbits._files import write_whole
 from rankbits.data.digits import digits
 from rankbits.kernels import hamming
 from rankbits.quantizers.principal import principal_components
-from rankbits.report import read
+from rankbits.report import read_entry
 from rankbits.types import Codes, Report, pack
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _write_data(tag: str, bits: int, seed: int) -> dict[tuple[str, str], str]:
 
 def _blind(codes: Path, say: Callable[[str], object]) -> Report:
     """Say what a script that sorts makes of the same codes; returns their true report."""
-    entry = read(codes, k=(10, 100))
+    entry = read_entry(codes, k=(10, 100))
     assert entry.evidence is not None and entry.evidence.codes and entry.evidence.labels
     pair = (*entry.evidence.codes, *entry.evidence.labels)
     blind = [tie_blind_map(*pair, np.random.default_rng(s)) for s in range(SHUFFLES)]
