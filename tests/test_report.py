@@ -155,7 +155,7 @@ def test_damaged_evidence_is_refused(tmp_path):
             Evidence.load(path)
     for facts in ({}, {"exclude_self": "0"}, {"exclude_self": "0", "relevance": "al"}):
         write_arrays(path, "judged", facts, {"figure.mAP": np.ones(3)})
-        with pytest.raises(rb.Refusal, match="damaged or not what a judged run leaves"):
+        with pytest.raises(rb.Refusal, match="damaged or not the evidence of a judged run"):
             Evidence.load(path)
     with pytest.raises(rb.Refusal, match="all of one length"):
         Evidence({"a": [1.0], "b": [1.0, 2.0]})

@@ -1,4 +1,4 @@
-"""The nouns that travel: Codes, Results, Ranking, Report, Evidence; they hardly compute."""
+"""What rooms give each other: Codes, Results, Ranking, Report, Evidence."""
 
 from rankbits.types.codes import Codes, pack
 from rankbits.types.evidence import Evidence
