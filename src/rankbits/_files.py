@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as safetensors_bytes
 
 from rankbits._check import refuse
 
 
 def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], object]) -> None:
-    """Call ``write(file)`` on a temporary file beside ``path``, then put it in place in one step.
+    """Call ``write(file)`` on a temporary neighbour of ``path``, then put it in place in one step.
 
-    After a crash, a kill or a full disk, ``path`` is what it was before; a temporary file is left
-    only where the process itself was killed.
+    A crash, a kill or a full disk leaves whatever stood at ``path`` before, and no temporary file
+    unless the process itself was killed.
     """
     target = Path(path)
     if not target.parent.is_dir():
@@ -43,8 +43,8 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], objec
 
 @contextmanager
 def alone(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Let one process at a time in, where the system has locks; others wait. The lock is on the
-    folder, for each writing replaces the file; it ends with the process that holds it."""
+    """One process at a time, where the system has locks; others wait. The lock is on the folder,
+    for a file is replaced by each writing, and it ends with whoever holds it."""
     try:
         import fcntl
     except ImportError:
@@ -81,7 +81,7 @@ def write_arrays(
     arrays: dict[str, np.ndarray],
     form: str | None = None,
 ) -> None:
-    """Write arrays and a few facts as ``.npz`` or ``.safetensors``, by ``form`` or the ending."""
+    """Write arrays and a few facts as ``.npz`` or ``.safetensors``: ``form``, or by ending."""
     suffix = form or Path(path).suffix
     marked = {"rankbits": kind, **facts, **_checksums(arrays)}
     if suffix == ".npz":
@@ -105,7 +105,7 @@ def read_arrays(
         zipped = file.read(2) == b"PK"
     try:
         facts, arrays = _read_npz(source) if zipped else _read_safetensors(source)
-    except Exception:  # parsers of hostile bytes raise anything: OSError, TokenError, ...
+    except Exception:  # what parsers raise on hostile bytes has no end: OSError, TokenError, ...
         refuse(f"{source} is truncated, damaged or not a rankbits {kind} file.")
     if facts.pop("rankbits", None) != kind:
         refuse(f"{source} is not a rankbits {kind} file.")
@@ -116,8 +116,8 @@ def read_arrays(
 
 
 def read_kind(path: str | os.PathLike[str]) -> str | None:
-    """Read the kind that ``write_arrays`` gave a file, without its arrays; None where it did not
-    write the file."""
+    """What ``write_arrays`` called the file: its kind, read without its arrays; None where the file
+    is somebody else's."""
     source = Path(path)
     if not source.is_file():
         refuse(f"{source} does not exist or is not a file.")
@@ -127,7 +127,7 @@ def read_kind(path: str | os.PathLike[str]) -> str | None:
                 return str(archive["fact.rankbits"]) if "fact.rankbits" in archive else None
         with safe_open(source, framework="numpy") as archive:
             return (archive.metadata() or {}).get("rankbits")
-    except Exception:  # parsers of hostile bytes raise anything
+    except Exception:  # what parsers raise on hostile bytes has no end
         return None
 
 
@@ -141,12 +141,15 @@ def _crc(array: np.ndarray) -> int:
 
 def _read_npz(source: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
     with open(source, "rb") as file, np.load(file, allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    facts = {n[5:]: str(arrays.pop(n)) for n in list(arrays) if n.startswith("fact.")}
-    return facts, arrays
+        found = {name: archive[name] for name in archive.files}
+    facts = {n[5:]: str(found.pop(n)) for n in list(found) if n.startswith("fact.")}
+    return facts, found
 
 
 def _read_safetensors(source: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    with safe_open(source, framework="numpy") as archive:
-        facts = dict(archive.metadata() or {})
-        return facts, {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
+    try:
+        with safe_open(source, framework="numpy") as archive:
+            facts = dict(archive.metadata() or {})
+            return facts, {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
+    except (SafetensorError, TypeError) as error:
+        raise ValueError(str(error)) from error
