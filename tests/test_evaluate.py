@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import rankbits as rb
-from rankbits.evaluate import h2q_average_precision
 
 
 @pytest.fixture
@@ -186,19 +185,6 @@ def test_the_tie_break_protocol_can_leave_the_query_out(made):
     ranking = rb.rank(key, labels[:, None] == labels, exclude_self=True)
     wanted = np.nanmean(rb.average_precision(ranking))
     assert report["mAP"] == pytest.approx(wanted, abs=1e-12)
-
-
-@pytest.mark.parametrize("k", [1, 7, 40, 200, 999])
-def test_ranking_no_farther_than_k_changes_nothing(made, k):
-    codes, labels, floats = made
-    floats = np.concatenate([floats[:80], floats[50:80], floats[50:190]])  # rows that are equal
-    codes = rb.pack(floats[:, :4])
-    pair, (ours, theirs) = split(codes, labels)[:4], (floats[:50], floats[50:])
-    values = h2q_average_precision(*pair, ours, theirs, k=k)
-    report = rb.evaluate(*pair, tie_break=(ours, theirs), k=min(k, 200))
-    np.testing.assert_allclose(
-        values, report.per_query[f"mAP@{min(k, 200)} retrieved"], rtol=0, atol=1e-12
-    )
 
 
 def test_where_nothing_is_relevant_words_say_so(made, tmp_path):

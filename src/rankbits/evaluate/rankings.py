@@ -97,10 +97,8 @@ def rank_by_embeddings(
     codes: tuple[Codes, Codes] | None = None,
     distance: str = "cosine",
     exclude_self: bool = False,
-    nearest: int | None = None,
 ) -> Iterator[Ranking]:
     """Rank by the squared distance of embeddings; with ``codes``, by Hamming distance first.
-    ``nearest``: how far the ranking must go; farther items may be left out of it.
 
     Squared distances are at most 4 (those of unit rows are; others are scaled), so 8 x Hamming +
     squared distance is the lexicographic order. In whole steps of 2^-40, with the grade in the low
@@ -136,19 +134,8 @@ def rank_by_embeddings(
         keys = (steps << 8) | find_grades(part)
         if exclude_self:
             keys[np.arange(part.stop - s), np.arange(s, part.stop)] = np.iinfo(np.int64).max
-        if nearest is not None and nearest < keys.shape[1]:
-            keys = _keep_nearest(keys, nearest)
         keys.sort(axis=1)
         yield rank_runs(keys[:, : keys.shape[1] - exclude_self])
-
-
-def _keep_nearest(keys: np.ndarray, nearest: int) -> np.ndarray:
-    """The smallest keys of each row: at least ``nearest``, and all that are tied with the last."""
-    parted = np.partition(keys, nearest - 1, axis=1)
-    reach = int((keys <= (parted[:, nearest - 1 : nearest] | 255)).sum(axis=1).max())
-    if reach > nearest:
-        parted = np.partition(keys, reach - 1, axis=1)
-    return parted[:, :reach]
 
 
 def _scale_rows(
