@@ -131,7 +131,7 @@ def _read_series(group: Group, style: int, name: str) -> list[Series]:
     """A line for each log of a group: (step, value) of the rows with both as finite numbers."""
     series = []
     for entry in group.entries:
-        pairs = [(row.get("step"), row.get(name)) for row in entry.log if isinstance(row, dict)]
+        pairs = [(row["step"], row[name]) for row in entry.log if {"step", name} <= set(row)]
         points = sorted(
             (float(step), float(value))
             for step, value in pairs
