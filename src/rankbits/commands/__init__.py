@@ -6,8 +6,9 @@ from typing import Any
 from rankbits.commands.bits import Encode, Fit
 from rankbits.commands.completion import Completion
 from rankbits.commands.data import Data
-from rankbits.commands.judge import Evaluate, Quickstart
+from rankbits.commands.evaluate import Evaluate
 from rankbits.commands.learn import Embed, Train
+from rankbits.commands.quickstart import Quickstart
 from rankbits.commands.report import WriteReport
 from rankbits.commands.reproduce import Reproduce
 from rankbits.commands.serve import Serve
