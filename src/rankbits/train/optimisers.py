@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from rankbits.losses.protocol import takes_alpha
-from rankbits.models import groups, head_of
+from rankbits.models import find_head, group_parameters
 from rankbits.train.config import TrainConfig
 
 SPREAD = 0.5  # of alpha f over the first batch: tanh is neither flat there nor a straight line
@@ -25,11 +25,11 @@ def optimiser(
     >>> [(group["lr"], len(group["params"])) for group in made.param_groups]
     [(0.1, 2), (1.0, 2)]
     """
-    head = head_of(model)
+    head = find_head(model)
     if config.freeze and head is not None:
         model.requires_grad_(False)
         head.requires_grad_(True)
-    made = groups(model, config.lr, config.head_multiple)
+    made = group_parameters(model, config.lr, config.head_multiple)
     own = [p for p in loss.parameters() if p.requires_grad]
     if own:
         made.append({"name": "loss", "params": own, "lr": config.lr * config.loss_multiple})

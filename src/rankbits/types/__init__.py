@@ -1,4 +1,4 @@
-"""The nouns that travel: Codes, Questions, Results, Ranking, Report, Evidence."""
+"""What rooms give each other: Codes, Questions, Results, Ranking, Report, Evidence."""
 
 from rankbits.types.codes import Codes, pack
 from rankbits.types.evidence import Evidence
