@@ -153,8 +153,8 @@ def rank_by_questions(
     prepared = words(database)
     sizes = (len(questions), len(database))
     find_grades = _prepare_relevance(query_labels, database_labels, relevance, sizes)
-    lengths = questions.lengths
-    inverses = None if lengths is None else inverse_lengths(lengths, prepared)
+    decoder = questions.decoder
+    inverses = None if decoder is None else inverse_lengths(decoder, prepared)
     step = max(1, PAIRS // len(database))
     for s in range(0, len(questions), step):
         part = slice(s, min(s + step, len(questions)))

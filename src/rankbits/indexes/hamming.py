@@ -15,7 +15,7 @@ from rankbits.indexes import checks, scan
 from rankbits.indexes.ids import Column
 from rankbits.indexes.index import Index
 from rankbits.indexes.segments import Segment, Snapshot
-from rankbits.indexes.shortlist import order_shortlist
+from rankbits.indexes.shortlist import choose_width, order_shortlist
 from rankbits.kernels import LaidOut, Words, lay_out, words
 from rankbits.types import Codes, Questions, Results
 
@@ -127,9 +127,12 @@ class HammingIndex(Index):
         self, questions: Questions, k: int, among: Any, precision: str, shortlist: int | None
     ) -> Results:
         state = self._now()
-        if shortlist is None:
+        if shortlist is None and questions.decoder is None:
             return self._scan(state, lay_out(questions, precision), k, among)
-        near = self._scan(state, questions.codes(), shortlist, among)
+        if shortlist is None:  # decode what the weights find near
+            near = self._scan(state, lay_out(questions, precision), choose_width(k), among)
+        else:
+            near = self._scan(state, questions.codes(), shortlist, among)
         return order_shortlist(questions, near.ids, state.codes, k)
 
     def _scan(self, state: Snapshot, queries: Codes | LaidOut, k: int, among: Any) -> Results:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rankbits import _check
 from rankbits.indexes.checks import UnknownId, check_facts, check_k
-from rankbits.indexes.shortlist import order_shortlist
+from rankbits.indexes.shortlist import choose_width, order_shortlist
 from rankbits.kernels import check_precision
 from rankbits.types import Codes, Questions, Results
 from rankbits.types.codes import check_same_encoder
@@ -109,7 +109,7 @@ class Index(abc.ABC):
         self, questions: Questions, k: int, among: Any, precision: str, shortlist: int | None
     ) -> Results:
         """The k nearest by questions: here those of a shortlist."""
-        wide = max(20 * k, 200) if shortlist is None else shortlist
+        wide = choose_width(k) if shortlist is None else shortlist
         for attempt in range(ATTEMPTS):
             near = self._search_codes(questions.codes(), wide, among)
             try:

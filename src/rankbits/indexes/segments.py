@@ -18,7 +18,7 @@ from rankbits import _check
 from rankbits.indexes.buckets import Buckets
 from rankbits.indexes.ids import Column, joined
 from rankbits.kernels import Words, inverse_lengths
-from rankbits.types import Codes, Lengths
+from rankbits.types import Codes, Decoder
 
 STEP = 4  # a segment is merged with one up to this many times as long
 SHORT = 4096  # rows that are merged without asking: copying them costs less than another segment
@@ -56,12 +56,12 @@ class Segment:
             self.copies[device] = self.words.on(device)
         return self.copies[device]  # pragma: no cover - needs a GPU
 
-    def inverse_lengths(self, lengths: Lengths, device: str | None = None) -> Any:
-        """1 / length of each row, made once: 4 bytes a row, for one function of lengths."""
-        key = (lengths.digest, device)
+    def inverse_lengths(self, decoder: Decoder, device: str | None = None) -> Any:
+        """1 / length of each row, made once: 4 bytes a row, for one decoder."""
+        key = (decoder.digest, device)
         kept = self.inverses.get(key)
         if kept is None:
-            kept = inverse_lengths(lengths, self.on(device))
+            kept = inverse_lengths(decoder, self.on(device))
             self.inverses.clear()
             self.inverses[key] = kept
         return kept

@@ -17,6 +17,12 @@ from rankbits.types import Codes, Questions, Results
 AT_ONCE = 1 << 20  # codes of shortlists in memory at a time
 
 
+def choose_width(k: int) -> int:
+    """How many to list where k are wanted and nobody said: enough that the k nearest are among
+    them but for a few in a thousand (docs/bits.md)."""
+    return max(20 * k, 200)
+
+
 def order_shortlist(
     questions: Questions, ids: np.ndarray, codes_of: Callable[[Any], Codes], k: int
 ) -> Results:
