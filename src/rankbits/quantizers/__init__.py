@@ -6,6 +6,7 @@ from rankbits.quantizers.files import load
 from rankbits.quantizers.householder import H2Q
 from rankbits.quantizers.named import METHODS, make_quantizer
 from rankbits.quantizers.projection import Projection
+from rankbits.quantizers.reconstruction import Reconstruction
 from rankbits.quantizers.rotations import ITQ, RandomRotation, Sign
 from rankbits.quantizers.supervised import SupervisedRotation
 
@@ -16,6 +17,7 @@ __all__ = [
     "Projection",
     "Quantizer",
     "RandomRotation",
+    "Reconstruction",
     "Sign",
     "SupervisedProjection",
     "SupervisedRotation",

@@ -16,7 +16,7 @@ from rankbits.quantizers import rows
 from rankbits.types import Codes, Questions, pack
 
 Self = TypeVar("Self", bound="Quantizer")
-LEARNED = ("weight_", "offset_", "rotation_")
+LEARNED = ("weight_", "offset_", "rotation_", "atoms_", "centre_")
 
 
 class Quantizer(abc.ABC):

@@ -7,10 +7,22 @@ from rankbits.quantizers.affine import Quantizer
 from rankbits.quantizers.discriminant import SupervisedProjection
 from rankbits.quantizers.householder import H2Q
 from rankbits.quantizers.projection import Projection
+from rankbits.quantizers.reconstruction import Reconstruction
 from rankbits.quantizers.rotations import ITQ, RandomRotation, Sign
 from rankbits.quantizers.supervised import SupervisedRotation
 
-METHODS = ("auto", "sign", "random", "itq", "h2q", "supervised", "classes", "pca", "neighbours")
+METHODS = (
+    "auto",
+    "reconstruct",
+    "sign",
+    "random",
+    "itq",
+    "h2q",
+    "supervised",
+    "classes",
+    "pca",
+    "neighbours",
+)
 
 
 def make_quantizer(method: str, bits: int | None, dim: int, labelled: bool, seed: int) -> Quantizer:
@@ -28,6 +40,8 @@ def make_quantizer(method: str, bits: int | None, dim: int, labelled: bool, seed
         method = "supervised" if labelled else "h2q" if bits == dim else "pca"
     if method in ("pca", "neighbours"):
         return Projection(bits, objective=method, seed=seed)
+    if method == "reconstruct":
+        return Reconstruction(bits, seed=seed)
     if method == "classes":
         return SupervisedProjection(bits, seed=seed)
     if method == "supervised":
