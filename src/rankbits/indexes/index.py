@@ -101,9 +101,9 @@ class Index(abc.ABC):
             _check.refuse("shortlist is for questions (encoder.ask); codes are searched exactly.")
         return self._search_codes(asked, k, among)
 
-    @abc.abstractmethod
     def _search_codes(self, queries: Codes, k: int, among: Any) -> Results:
         """The k nearest by Hamming distance; arguments are checked, but for ``among``."""
+        raise NotImplementedError
 
     def _search_questions(
         self, questions: Questions, k: int, among: Any, precision: str, shortlist: int | None
@@ -119,9 +119,9 @@ class Index(abc.ABC):
                     raise
         raise AssertionError
 
-    @abc.abstractmethod
     def codes(self, ids: Any) -> Codes:
         """The stored codes of ``ids``, in their order; an unknown id is refused."""
+        _check.refuse(f"{type(self).__name__} does not give codes back.")
 
     @abc.abstractmethod
     def within(self, queries: Any, radius: int, *, among: Any = None) -> Results:

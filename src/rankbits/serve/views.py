@@ -13,9 +13,9 @@ import numpy as np
 
 from rankbits.indexes import HammingIndex, Index, scan
 from rankbits.indexes.segments import Segment
-from rankbits.kernels import Words, hamming_counts
+from rankbits.kernels import Words, hamming_counts, lay_out
 from rankbits.serve.items import Items
-from rankbits.types import Codes, Results
+from rankbits.types import Codes, Questions, Results
 
 
 class View(Protocol):
@@ -27,7 +27,7 @@ class View(Protocol):
     @property
     def strings(self) -> bool | None: ...
 
-    def search(self, queries: Codes, k: int, among: np.ndarray | None) -> Results: ...
+    def search(self, queries: Codes | Questions, k: int, among: np.ndarray | None) -> Results: ...
 
     def codes_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """Packed codes of ids, and which are here; None where the index cannot return codes."""
@@ -46,9 +46,10 @@ class Frozen:
         self.state, self.bits, self._labels = index._now(), index.bits, labels
         self.count, self.strings = self.state.count, self.state.strings
 
-    def search(self, queries: Codes, k: int, among: np.ndarray | None) -> Results:
+    def search(self, queries: Codes | Questions, k: int, among: np.ndarray | None) -> Results:
         allowed = scan.candidates(self.state, None, among, len(queries))
-        return scan.topk(self.state, queries, k, allowed)
+        asked = lay_out(queries) if isinstance(queries, Questions) else queries
+        return scan.topk(self.state, asked, k, allowed)
 
     def codes_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         out = np.zeros((len(ids), -(-self.bits // 64)), np.uint64)
@@ -123,7 +124,7 @@ class Elsewhere:
         self.strings: bool | None = None
         self.bits = index.bits
 
-    def search(self, queries: Codes, k: int, among: np.ndarray | None) -> Results:
+    def search(self, queries: Codes | Questions, k: int, among: np.ndarray | None) -> Results:
         return self._index.search(queries, k, among=among)
 
     def codes_of(self, ids: np.ndarray) -> None:
