@@ -127,9 +127,9 @@ def test_questions_equal_their_definition(bits, questions, rows):
             np.testing.assert_array_equal(found[1], sums)
             np.testing.assert_array_equal(found[0], ids)
             plain = asked.planes, asked.signs, database.words, k, bits
-            ids, far = definition.scaled_planes_topk(*plain, *scale, here)
+            ids, far = definition.planes_topk(*plain, (*scale, here))
             plain = asked.planes, asked.signs, there.words, k, bits
-            found = cuda.scaled_planes_topk(*plain, *scale, inverses)
+            found = cuda.planes_topk(*plain, (*scale, inverses))
             np.testing.assert_array_equal(found[1], far)
             np.testing.assert_array_equal(found[0], ids)
     floats = Questions(weights, lengths=lengths)

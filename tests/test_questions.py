@@ -13,7 +13,7 @@ import rankbits as rb
 from rankbits.cli import main
 from rankbits.kernels import inverse_lengths, lay_out, order_rows, question_topk, words
 from rankbits.kernels.cpu import questions as cpu
-from rankbits.kernels.questions import round_weights
+from rankbits.kernels.questions import PRECISIONS, round_weights
 from rankbits.kernels.reference import questions as reference
 from rankbits.types import Lengths, Questions
 
@@ -63,8 +63,8 @@ def test_integer_questions_equal_the_definition_to_the_last_bit(bits, rows):
             np.testing.assert_array_equal(fast_ids, ids)
             np.testing.assert_array_equal(fast_sums, sums)
             assert fast_sums.dtype == sums.dtype == np.int64
-            ids, far = reference.scaled_planes_topk(*plain, *scale)
-            fast_ids, fast_far = cpu.scaled_planes_topk(*plain, *scale)
+            ids, far = reference.planes_topk(*plain, scale)
+            fast_ids, fast_far = cpu.planes_topk(*plain, scale)
             np.testing.assert_array_equal(fast_ids, ids)
             np.testing.assert_array_equal(fast_far, far)
 
@@ -312,13 +312,32 @@ def test_floats_find_more_than_bits():
     assert floats["int4"] == pytest.approx(floats["float"], abs=0.03)
 
 
+def test_distances_past_the_largest_float_are_found_all_the_same():
+    codes = rb.pack([[1, 1], [1, -1], [-1, 1]])
+    tiny = Lengths(1e-38 * np.eye(2), [0, 0], 0)
+    for backend in (reference, cpu):
+        state = tiny.gram, tiny.linear, tiny.constant, words(codes).words
+        inverses = 1 / backend.lengths(*state)
+        for asked in (lay_out(Questions([[-4e29, -4e29]], lengths=tiny), p) for p in PRECISIONS):
+            if asked.planes is None:
+                found = backend.weights_topk(
+                    asked.weights, words(codes).words, 3, asked.bases, inverses
+                )
+            else:
+                scale = 2 * asked.steps, asked.bases.astype(np.float32), inverses
+                laid_out = asked.planes, asked.signs, words(codes).words, 3, 2
+                found = backend.planes_topk(*laid_out, scale)
+            assert found[0].tolist() == [[1, 2, 0]]
+            assert found[1][0, 2] == np.finfo(np.float32).max
+
+
 def test_refusals():
     index = rb.HammingIndex(3).add(rb.pack([[1, 1, 1]]))
     good = Questions([[1, 2, 3]])
     refused = [
         (lambda: Questions([1.0, 2.0]), "weights must have two dimensions"),
         (lambda: Questions([[1.0, np.nan]]), "weights must be finite; row 0"),
-        (lambda: Questions([[1e300, 0]]), "weights must be finite; row 0"),
+        (lambda: Questions([[1e300, 0]]), "must sum to at most 1e\\+30; row 0"),
         (lambda: Questions(np.empty((2, 0))), "bits"),
         (lambda: Questions([[1.0]], [1, 2]), r"offsets must have shape \(1,\)"),
         (lambda: Questions([[1.0]], [np.inf]), "offsets must be finite"),

@@ -152,14 +152,11 @@ def question_topk(
     if asked.planes is None:
         return Results(*module.weights_topk(asked.weights, right.words, k, asked.bases, inverses))
     assert asked.signs is not None and asked.steps is not None
+    laid_out = asked.planes, asked.signs, right.words, k, right.bits
     if inverses is not None:
         scale = 2 * asked.steps, asked.bases.astype(np.float32), inverses
-        return Results(
-            *module.scaled_planes_topk(
-                asked.planes, asked.signs, right.words, k, right.bits, *scale
-            )
-        )
-    ids, sums = module.planes_topk(asked.planes, asked.signs, right.words, k, right.bits)
+        return Results(*module.planes_topk(*laid_out, scale))
+    ids, sums = module.planes_topk(*laid_out)
     return Results(ids, asked.steps[:, None] * sums.astype(np.float32))
 
 

@@ -13,6 +13,8 @@ import torch
 from rankbits import _check
 from rankbits.types.codes import Codes, check_fingerprint
 
+LARGEST = 1e30  # sum of weights, so that no distance is infinite
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Lengths:
@@ -104,8 +106,14 @@ class Questions:
                     f"got {self.lengths.bits}."
                 )
         check_fingerprint(self.fingerprint)
-        object.__setattr__(self, "weights", _frozen(_float32("weights", weights)))
-        object.__setattr__(self, "offsets", _frozen(_float32("offsets", offsets)))
+        total = np.abs(weights).sum(axis=1, dtype=np.float64) + np.abs(offsets)
+        if len(total) and total.max() > LARGEST:
+            _check.refuse(
+                f"The weights of a question must sum to at most {LARGEST:g}; row {total.argmax()} "
+                f"has {total.max():g}."
+            )
+        object.__setattr__(self, "weights", _frozen(weights.astype(np.float32)))
+        object.__setattr__(self, "offsets", _frozen(offsets.astype(np.float32)))
 
     @property
     def bits(self) -> int:
@@ -131,12 +139,6 @@ class Questions:
     def codes(self) -> Codes:
         """The signs of the weights: what a search by Hamming distance asks."""
         return Codes(np.packbits(self.weights > 0, axis=1), self.bits, self.fingerprint)
-
-
-def _float32(name: str, values: np.ndarray) -> np.ndarray:
-    """Float32 values; numbers too large for it are refused."""
-    with np.errstate(over="ignore"):
-        return _check.finite(name, np.ascontiguousarray(values, np.float32))
 
 
 def _frozen(values: np.ndarray) -> np.ndarray:

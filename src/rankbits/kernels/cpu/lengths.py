@@ -8,6 +8,7 @@ from numba import njit
 from rankbits.kernels.backend import run_tasks
 from rankbits.kernels.cpu.counting import read_only
 
+TINY = 1e-60  # squares that are nothing: their root has no inverse in float32
 ROWS = 256  # codes whose lengths are computed together
 
 
@@ -60,7 +61,7 @@ def _lengths_tile(gram, linear, constant, x, start, out):
         diagonal += gram[i, i]
     for j in range(count):
         square = diagonal + 2 * squares[j]
-        out[j] = np.sqrt(square) if square > 0 else 1.0
+        out[j] = np.sqrt(square) if square > TINY else 1.0
 
 
 def lengths(gram: np.ndarray, linear: np.ndarray, constant: float, words: np.ndarray) -> np.ndarray:

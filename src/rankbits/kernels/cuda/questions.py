@@ -63,7 +63,7 @@ def _walk_kernel(
         if SCALED:
             factor = tl.load(inverses + column, mask=inside, other=0.0)
             far = (slope[:, None] * order.to(tl.float32) - base[:, None]) * factor[None, :]
-            far += 0.0  # one zero, not two
+            far = tl.minimum(far, 3.4028234663852886e38) + 0.0  # one zero, not two
             order = far.to(tl.int32, bitcast=True)
             order = order ^ ((order >> 31) & 0x7FFFFFFF)
         seen = mine[:, None] & inside[None, :]
@@ -196,22 +196,11 @@ def _search(
 
 
 def planes_topk(
-    planes: np.ndarray, signs: np.ndarray, words: Any, k: int, bits: int
+    planes: np.ndarray, signs: np.ndarray, words: Any, k: int, bits: int, scale: Any = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    return _search(planes, signs, words, k, None, None)
-
-
-def scaled_planes_topk(
-    planes: np.ndarray,
-    signs: np.ndarray,
-    words: Any,
-    k: int,
-    bits: int,
-    slopes: np.ndarray,
-    bases: np.ndarray,
-    inverses: torch.Tensor,
-) -> tuple[np.ndarray, np.ndarray]:
-    ids, orders = _search(planes, signs, words, k, (slopes, bases), inverses)
+    if scale is None:
+        return _search(planes, signs, words, k, None, None)
+    ids, orders = _search(planes, signs, words, k, scale[:2], scale[2])
     whole = orders.astype(np.int32)
     return ids, (whole ^ ((whole >> 31) & 0x7FFFFFFF)).view(np.float32)
 
@@ -244,7 +233,7 @@ def weights_topk(
             sums = (whole[span, None] - asked[span] @ signs.T) / 2
             if inverses is not None:
                 sums = (2 * sums - base[span, None]) * inverses[part].double()
-            far[:, part] = sums.float()
+            far[:, part] = sums.clamp(max=torch.finfo(torch.float32).max).float()
         order = far.sort(dim=1, stable=True)
         ids[span] = order.indices[:, :k].cpu().numpy()
         out[span] = order.values[:, :k].cpu().numpy()
@@ -260,5 +249,5 @@ def lengths(gram: np.ndarray, linear: np.ndarray, constant: float, words: Any) -
         signs = _spread(words[:, start : start + (1 << 18)], len(linear)).double()
         inner = signs @ products.double() + 2 * line.double()
         squares = (inner * signs).sum(1) + constant
-        parts.append(torch.where(squares > 0, squares, 1).sqrt().float())
+        parts.append(torch.where(squares > 1e-60, squares, 1).sqrt().float())
     return torch.cat(parts)
