@@ -519,6 +519,8 @@ def test_milvus_says_its_limits(request, tmp_path):
             with pytest.raises(rb.Refusal, match="Milvus finds at most 16,384 for a query"):
                 call()
         assert index.search(codes[:1], 16_384).ids.shape == (1, 16_384)
+        questions = rb.Questions(np.ones((1, 8)))  # 20 k is past the limit; k is not
+        assert index.search(questions, 1000).ids.shape == (1, 1000)
         with pytest.raises(rb.Refusal, match="Milvus takes no id below"):
             index.add(codes[:1], [-(2**63)])
         assert len(index) == 16_500

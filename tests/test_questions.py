@@ -231,6 +231,44 @@ def test_lengths_are_computed_once_for_a_segment(asked, monkeypatch):
     assert not calls
 
 
+def test_rows_that_are_added_or_removed_do_not_cost_the_lengths_of_all(monkeypatch):
+    draw = np.random.default_rng(12)
+    codes, lengths = rb.pack(draw.normal(size=(9000, 40))), make_lengths(draw, 40)
+    questions = Questions(draw.normal(size=(2, 40)), lengths=lengths)
+    index = rb.HammingIndex(40).add(codes[:8000])
+    index.search(questions, 3)
+    rows, plain = [], cpu.lengths
+
+    def count_rows(gram, linear, constant, columns):
+        rows.append(columns.shape[1])
+        return plain(gram, linear, constant, columns)
+
+    monkeypatch.setattr(cpu, "lengths", count_rows)
+    index.add(codes[8000:], range(8000, 9000)).remove(range(100))
+    index.add(codes[:100], range(100))
+    index.remove(range(5000))
+    found = index.search(questions, 20)
+    assert sum(rows) < 2500
+    wanted = question_topk(questions, codes[5000:], 20)
+    np.testing.assert_array_equal(found.ids, wanted.ids + 5000)
+    np.testing.assert_array_equal(found.distances, wanted.distances)
+
+
+@pytest.mark.parametrize(
+    "quantizer", [rb.Sign(), rb.RandomRotation(), rb.ITQ(), rb.H2Q(), rb.Projection(7)], ids=repr
+)
+def test_every_quantizer_asks_with_its_floats(quantizer):
+    x = np.random.default_rng(13).normal(size=(200, 12)).astype(np.float32)
+    quantizer.fit(x)
+    for given in (x[:5], torch.from_numpy(x[:5]), x[0], x[:5].astype(np.float64)):
+        questions, codes = quantizer.ask(given), quantizer.encode(given)
+        outputs = np.asarray(quantizer.transform(given))
+        np.testing.assert_array_equal(questions.weights, outputs)
+        assert questions.codes() == codes and questions.fingerprint == codes.fingerprint
+    with pytest.raises(rb.Refusal, match="finite"):
+        quantizer.ask(np.full((1, 12), np.nan))
+
+
 def test_many_threads_ask_while_one_adds():
     draw = np.random.default_rng(2)
     codes, lengths = rb.pack(draw.normal(size=(4000, 48))), make_lengths(draw, 48)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rankbits import _check
-from rankbits.indexes.checks import UnknownId, check_facts, check_k
+from rankbits.indexes.checks import LARGEST, UnknownId, check_facts, check_k
 from rankbits.indexes.shortlist import order_shortlist
 from rankbits.kernels import check_precision
 from rankbits.types import Codes, Questions, Results
@@ -40,6 +40,7 @@ class Index(abc.ABC):
     """
 
     bits: int
+    most_found: int = LARGEST  # for one query
     encoder: Encoding | None = None  # makes codes of what is no codes, where one is attached
 
     _facts: Mapping[str, str] = MappingProxyType({})
@@ -109,7 +110,7 @@ class Index(abc.ABC):
         self, questions: Questions, k: int, among: Any, precision: str, shortlist: int | None
     ) -> Results:
         """The k nearest by questions: here those of a shortlist."""
-        wide = max(20 * k, 200) if shortlist is None else shortlist
+        wide = shortlist or max(k, min(max(20 * k, 200), self.most_found))
         for attempt in range(ATTEMPTS):
             near = self._search_codes(questions.codes(), wide, among)
             try:
