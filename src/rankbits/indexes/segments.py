@@ -98,7 +98,7 @@ def merged(segments: Sequence[Segment], bits: int) -> Segment:
 def _merged_inverses(segments: Sequence[Segment]) -> dict[tuple[str, str | None], Any]:
     """Inverses that the longest segment has are kept, and made for the others alone."""
     longest = max(segments, key=lambda s: len(s.words))
-    merged_inverses = {}
+    merged_inverses: dict[tuple[str, str | None], Any] = {}
     for (digest, device), (lengths, _) in list(longest.inverses.items()):
         if device is None:
             columns = [(s.inverse_lengths(lengths), s.alive) for s in segments]
