@@ -1,7 +1,7 @@
 """rankbits: learn to rank, in bits.
 
 Train embeddings and binary codes for the ranking metric itself, turn any embedding into bits,
-search the bits exactly, and judge rankings without letting ties lie.
+search the bits exactly, and judge rankings with ties counted exactly.
 """
 
 from rankbits import report as report

@@ -38,12 +38,12 @@ class Data:
         print(found.to_json() if self.json else found)
 
     def _weights(self) -> None:
-        from rankbits.models import PUBLISHED, convert
+        from rankbits.models import PUBLISHED, convert_weights
 
         if not self.folder or not self.source:
             _check.refuse(
                 f"Give a name ({', '.join(PUBLISHED)}) and the source: "
                 "rankbits data weights NAME SOURCE."
             )
-        made = convert(self.folder, self.source, self.out)
+        made = convert_weights(self.folder, self.source, self.out)
         print(f"{made.path}: {made.bytes:,} bytes, sha256 of the layers {made.sha256}")

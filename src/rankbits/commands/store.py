@@ -16,7 +16,7 @@ from rankbits._files import write_whole
 from rankbits._option import option
 from rankbits.data.arrays import read_columns
 from rankbits.encoder.indexing import needs_encoder, open_index
-from rankbits.indexes.index import Index as AnyIndex
+from rankbits.indexes.index import Index
 from rankbits.types import Codes, Questions, Results
 from rankbits.types.codes import is_codes
 
@@ -47,7 +47,7 @@ def read_ids(given: str | None, columns: dict[str, np.ndarray], codes: str) -> A
     return found["ids"]
 
 
-def read_queries(path: str, index: AnyIndex, ask: str | None) -> Codes | Questions:
+def read_queries(path: str, index: Index, ask: str | None) -> Codes | Questions:
     """Codes of a file of codes; or codes or questions of inputs, through the index's encoder."""
     if Path(path).suffix in (".npz", ".safetensors") and is_codes(path):
         return read_codes(path, ask)
@@ -75,7 +75,7 @@ def shown(address: str) -> str:
 
 
 @dataclass(frozen=True)
-class Index:
+class BuildIndex:
     """Put inputs into an index by an encoder, or codes that are there: a file, DuckDB, PostgreSQL
     or Milvus, made where it is not there."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rankbits import _check
 from rankbits.indexes.checks import LARGEST, UnknownId, check_facts, check_k
-from rankbits.indexes.shortlist import order_shortlist
+from rankbits.indexes.shortlist import choose_width, order_shortlist
 from rankbits.kernels import check_precision
 from rankbits.types import Codes, Questions, Results
 from rankbits.types.codes import check_same_encoder
@@ -110,7 +110,7 @@ class Index(abc.ABC):
         self, questions: Questions, k: int, among: Any, precision: str, shortlist: int | None
     ) -> Results:
         """The k nearest by questions: here those of a shortlist."""
-        wide = shortlist or max(k, min(max(20 * k, 200), self.most_found))
+        wide = shortlist or max(k, min(choose_width(k), self.most_found))
         for attempt in range(ATTEMPTS):
             near = self._search_codes(questions.codes(), wide, among)
             try:

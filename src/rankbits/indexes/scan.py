@@ -77,8 +77,8 @@ def _all_topk(
     if isinstance(queries, Words):
         return hamming_topk(queries, segment.on(device), k)
     inverses = None
-    if queries.lengths is not None:
-        inverses = segment.inverse_lengths(queries.lengths, device)
+    if queries.decoder is not None:
+        inverses = segment.inverse_lengths(queries.decoder, device)
     return question_topk(queries, segment.on(device), k, inverses=inverses)
 
 
@@ -89,8 +89,8 @@ def _rows_topk(queries: Words | LaidOut, segment: Segment, k: int, rows: np.ndar
         found = hamming_topk(queries, block, k)
     else:
         inverses = None
-        if queries.lengths is not None and MANY * len(rows) > len(segment.words):
-            inverses = segment.inverse_lengths(queries.lengths)[rows]
+        if queries.decoder is not None and MANY * len(rows) > len(segment.words):
+            inverses = segment.inverse_lengths(queries.decoder)[rows]
         found = question_topk(queries, block, k, inverses=inverses)
     return Results(rows[found.ids], found.distances)
 

@@ -18,7 +18,7 @@ from rankbits import _check
 from rankbits.indexes.buckets import Buckets
 from rankbits.indexes.ids import Column, joined
 from rankbits.kernels import Words, inverse_lengths
-from rankbits.types import Codes, Lengths
+from rankbits.types import Codes, Decoder
 
 STEP = 4  # a segment is merged with one up to this many times as long
 SHORT = 4096  # rows that are merged without asking: copying them costs less than another segment
@@ -40,7 +40,7 @@ class Segment:
     mapped: bool = False
     buckets: Buckets = field(default=None)  # type: ignore[assignment]
     copies: dict[str, Words] = field(default_factory=dict)
-    inverses: dict[tuple[str, str | None], tuple[Lengths, Any]] = field(default_factory=dict)
+    inverses: dict[tuple[str, str | None], tuple[Decoder, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.buckets is None:
@@ -56,12 +56,12 @@ class Segment:
             self.copies[device] = self.words.on(device)
         return self.copies[device]  # pragma: no cover - needs a GPU
 
-    def inverse_lengths(self, lengths: Lengths, device: str | None = None) -> Any:
-        """1 / length of each row, made once: 4 bytes a row, for one function of lengths."""
-        key = (lengths.digest, device)
+    def inverse_lengths(self, decoder: Decoder, device: str | None = None) -> Any:
+        """1 / length of each row, made once: 4 bytes a row, for one decoder."""
+        key = (decoder.digest, device)
         kept = self.inverses.get(key)
         if kept is None:
-            kept = lengths, inverse_lengths(lengths, self.on(device))
+            kept = decoder, inverse_lengths(decoder, self.on(device))
             self.inverses.clear()
             self.inverses[key] = kept
         return kept[1]
@@ -99,11 +99,11 @@ def _merged_inverses(segments: Sequence[Segment]) -> dict[tuple[str, str | None]
     """Inverses that the longest segment has are kept, and made for the others alone."""
     longest = max(segments, key=lambda s: len(s.words))
     merged_inverses: dict[tuple[str, str | None], Any] = {}
-    for (digest, device), (lengths, _) in list(longest.inverses.items()):
+    for (digest, device), (decoder, _) in list(longest.inverses.items()):
         if device is None:
-            columns = [(s.inverse_lengths(lengths), s.alive) for s in segments]
+            columns = [(s.inverse_lengths(decoder), s.alive) for s in segments]
             parts = [column if alive is None else column[alive] for column, alive in columns]
-            merged_inverses[digest, device] = lengths, np.concatenate(parts)
+            merged_inverses[digest, device] = decoder, np.concatenate(parts)
     return merged_inverses
 
 

@@ -18,10 +18,11 @@ import torch
 from rankbits import _check
 from rankbits.kernels import backend
 from rankbits.kernels.codes import Words, _on_cuda, words
-from rankbits.types import Codes, Lengths, Questions, Results
+from rankbits.types import Codes, Decoder, Questions, Results
 
 LEVELS = {"int4": 7, "int8": 127}
 AT_ONCE = 1 << 20  # cells of rounding in memory at a time
+TABLES = 1 << 23  # cells of tables in memory at a time
 PRECISIONS = (*LEVELS, "float")
 CLIPS = np.linspace(1.0, 0.4, 13, dtype=np.float32)  # shares of the largest weight, to choose from
 
@@ -31,12 +32,12 @@ class LaidOut:
     """Questions as kernels want them; rows can be taken out of them.
 
     ``planes`` (Q, P, W) and ``signs`` (Q, W) uint64, or None where the weights are asked as floats.
-    The distance is ``step`` x sum, and with lengths (``slope`` x sum - ``base``) / length.
+    The distance is ``step`` x sum, and with a decoder (``slope`` x sum - ``base``) / length.
     """
 
     weights: np.ndarray
     bases: np.ndarray
-    lengths: Lengths | None
+    decoder: Decoder | None
     planes: np.ndarray | None = None
     signs: np.ndarray | None = None
     steps: np.ndarray | None = None
@@ -86,16 +87,16 @@ def check_precision(value: Any) -> str:
 def lay_out(questions: Questions, precision: str = "int4") -> LaidOut:
     """Questions with their weights rounded to "int4" or "int8", or as they are ("float")."""
     precision = check_precision(precision)
-    weights, lengths = questions.weights, questions.lengths
+    weights, decoder = questions.weights, questions.decoder
     if precision == "float":
         bases = questions.offsets + np.abs(weights).sum(axis=1, dtype=np.float64)
-        return LaidOut(weights, bases, lengths)
+        return LaidOut(weights, bases, decoder)
     whole, steps = round_weights(weights, LEVELS[precision])
     magnitudes = np.abs(whole)
     powers = np.arange(LEVELS[precision].bit_length(), dtype=np.int16)
     planes = _pack_words((magnitudes[:, None] >> powers[:, None]) & 1)
     bases = questions.offsets + steps * magnitudes.sum(axis=1, dtype=np.float64)
-    return LaidOut(weights, bases, lengths, planes, _pack_words(whole > 0), steps)
+    return LaidOut(weights, bases, decoder, planes, _pack_words(whole > 0), steps)
 
 
 def _pack_words(ones: np.ndarray) -> np.ndarray:
@@ -145,10 +146,10 @@ def question_topk(
     _check.not_empty("database", len(right))
     k = min(_check.cutoff(k), len(right))
     module = _module(right)
-    if asked.lengths is None:
+    if asked.decoder is None:
         inverses = None
     elif inverses is None:
-        inverses = inverse_lengths(asked.lengths, right)
+        inverses = inverse_lengths(asked.decoder, right)
     if asked.planes is None:
         return Results(*module.weights_topk(asked.weights, right.words, k, asked.bases, inverses))
     assert asked.signs is not None and asked.steps is not None
@@ -174,18 +175,30 @@ def order_rows(
     >>> order_rows(Questions([[3, -1]]), pack([[-1, -1], [1, 1]]), np.array([[1, 0]]))
     array([[1., 3.]], dtype=float32)
     """
-    asked, right = lay_out(questions, "float"), words(database)
-    _check.same_bits(asked.bits, right.bits)
+    right = words(database)
+    _check.same_bits(questions.bits, right.bits)
     if not rows.size:
         return np.empty(rows.shape, np.float32)
-    if asked.lengths is not None and inverses is None:
-        inverses = inverse_lengths(asked.lengths, right)
     module = _module_where(right)
-    return module.weights_of_rows(asked.weights, right.words, rows, asked.bases, inverses)
+    if questions.decoder is None:
+        bases = np.zeros(len(questions))
+        return module.weights_of_rows(questions.weights, right.words, rows, bases, None)
+    if inverses is None:
+        inverses = inverse_lengths(questions.decoder, right)
+    out = np.empty(rows.shape, np.float32)
+    centred = questions.vectors @ questions.decoder.centre  # type: ignore[operator]
+    step = max(1, TABLES // (32 * right.bits))
+    for start in range(0, len(questions), step):
+        part = slice(start, start + step)
+        tables = questions.decoder.byte_tables(questions.vectors[part])  # type: ignore[index]
+        sums = module.sums_of_rows(tables, right.words, rows[part]) + centred[part, None]
+        out[part] = 1 - sums * inverses[rows[part]]
+    return out
 
 
-def inverse_lengths(lengths: Lengths, database: Words) -> np.ndarray:
-    """1 / length of each code of the database, float32 (N,), on the CPU or the device it is on."""
-    _check.same_bits(lengths.bits, database.bits)
-    state = lengths.gram, lengths.linear, lengths.constant
-    return 1 / _module_where(database).lengths(*state, database.words)
+def inverse_lengths(decoder: Decoder, database: Words) -> np.ndarray:
+    """1 / length of the embedding that each code of the database stands for, float32 (N,), on the
+    CPU or the device it is on; 1 for a code that stands for zero."""
+    _check.same_bits(decoder.bits, database.bits)
+    lengths = _module_where(database).lengths(decoder.atoms, decoder.centre, database.words)
+    return 1 / lengths

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rankbits import _check
 from rankbits.data.protocols import Protocol
 from rankbits.data.root import data_root
 from rankbits.encoder.finishing import Sides, sides
-from rankbits.evaluate import evaluate, h2q_average_precision
+from rankbits.evaluate import evaluate
 from rankbits.quantizers import H2Q, Quantizer, make_quantizer
 from rankbits.reproduce.recipe import Cell, Recipe, combinations, recipes
 from rankbits.reproduce.rows import Row, Settings, row_of
@@ -226,9 +224,10 @@ def _judged(
     )
     if codes is None or not how.tie_break:
         return report, {}
-    k = max(how.k)
-    each = h2q_average_precision(*codes, *found.labels, *found.embeddings, k=k)
-    return report, {f"mAP@{k} broken": float(np.nanmean(each))}
+    k = min(max(how.k), len(theirs))
+    figure = f"mAP@{k} retrieved"
+    broken = evaluate(ours, theirs, labels, others, k=k, tie_break=found.embeddings, only=[figure])
+    return report, {f"mAP@{max(how.k)} broken": broken[figure]}
 
 
 def _curve(run: Run) -> list[list[float]]:

@@ -104,7 +104,14 @@ def _join_questions(asks: Sequence[Ask]) -> Questions | None:
     if not parts:
         return None
     weights, offsets = (np.concatenate([getattr(p, n) for p in parts]) for n in SIDES)
-    return Questions(weights, offsets, parts[0].lengths, parts[0].fingerprint)
+    vectors = [part.vectors for part in parts if part.vectors is not None]
+    return Questions(
+        weights,
+        offsets,
+        parts[0].decoder,
+        np.concatenate(vectors) if vectors else None,
+        parts[0].fingerprint,
+    )
 
 
 class Unavailable(Exception):

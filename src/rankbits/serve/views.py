@@ -13,7 +13,8 @@ import numpy as np
 
 from rankbits.indexes import HammingIndex, Index, scan
 from rankbits.indexes.segments import Segment
-from rankbits.kernels import Words, hamming_counts, lay_out
+from rankbits.indexes.shortlist import search_questions
+from rankbits.kernels import LaidOut, Words, hamming_counts
 from rankbits.serve.items import Items
 from rankbits.types import Codes, Questions, Results
 
@@ -48,8 +49,13 @@ class Frozen:
 
     def search(self, queries: Codes | Questions, k: int, among: np.ndarray | None) -> Results:
         allowed = scan.candidates(self.state, None, among, len(queries))
-        asked = lay_out(queries) if isinstance(queries, Questions) else queries
-        return scan.topk(self.state, asked, k, allowed)
+
+        def find(asked: Codes | LaidOut, count: int) -> Results:
+            return scan.topk(self.state, asked, count, allowed)
+
+        if isinstance(queries, Questions):
+            return search_questions(queries, k, find, self.state.codes)
+        return find(queries, k)
 
     def codes_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         out = np.zeros((len(ids), -(-self.bits // 64)), np.uint64)

@@ -1,17 +1,17 @@
-"""The nouns that travel: Codes, Questions, Results, Ranking, Report, Evidence."""
+"""What rooms give each other: Codes, Questions, Results, Ranking, Report, Evidence."""
 
 from rankbits.types.codes import Codes, pack
 from rankbits.types.evidence import Evidence
-from rankbits.types.questions import Lengths, Questions
+from rankbits.types.questions import Decoder, Questions
 from rankbits.types.ranking import Ranking
 from rankbits.types.report import Figure, Report
 from rankbits.types.results import Results
 
 __all__ = [
     "Codes",
+    "Decoder",
     "Evidence",
     "Figure",
-    "Lengths",
     "Questions",
     "Ranking",
     "Report",

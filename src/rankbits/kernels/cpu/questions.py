@@ -11,11 +11,11 @@ from numba import njit
 
 from rankbits.kernels.cpu.candidates import LARGEST, finish, offer, share_search
 from rankbits.kernels.cpu.counting import read_only
-from rankbits.kernels.cpu.lengths import lengths
+from rankbits.kernels.cpu.lengths import lengths, sums_of_rows
 from rankbits.kernels.cpu.planes import any_below, plane_sums
 from rankbits.kernels.cpu.weights import weights_of_rows, weights_topk
 
-__all__ = ["lengths", "planes_topk", "weights_of_rows", "weights_topk"]
+__all__ = ["lengths", "planes_topk", "sums_of_rows", "weights_of_rows", "weights_topk"]
 
 BLOCK_BYTES = 32_768  # of the database, reused by every question of a tile from the nearest cache
 

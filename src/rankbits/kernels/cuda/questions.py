@@ -240,14 +240,20 @@ def weights_topk(
     return ids, out
 
 
-def lengths(gram: np.ndarray, linear: np.ndarray, constant: float, words: Any) -> torch.Tensor:
+def lengths(atoms: np.ndarray, centre: np.ndarray, words: Any) -> torch.Tensor:
     """float32 (N,) on the device."""
     words = _there(words)
-    products, line = (torch.from_numpy(x.copy()).to(words.device) for x in (gram, linear))
+    tables, middle = (torch.from_numpy(x.copy()).to(words.device) for x in (atoms, centre))
+    values = atoms.shape[1]
+    size = values.bit_length() - 1
     parts = []
-    for start in range(0, words.shape[1], 1 << 18):
-        signs = _spread(words[:, start : start + (1 << 18)], len(linear)).double()
-        inner = signs @ products.double() + 2 * line.double()
-        squares = (inner * signs).sum(1) + constant
-        parts.append(torch.where(squares > 1e-60, squares, 1).sqrt().float())
+    for start in range(0, words.shape[1], 1 << 16):
+        part = words[:, start : start + (1 << 16)]
+        total = middle.double().repeat(part.shape[1], 1)
+        for group in range(len(atoms)):
+            byte, place = divmod(group * size, 8)
+            shift = 8 * (byte % 4) + 8 - size - place
+            total += tables[group, (part[byte // 4] >> shift).long() & (values - 1)]
+        norms = total.norm(dim=1)
+        parts.append(torch.where(norms > 1e-30, norms, 1).float())
     return torch.cat(parts)

@@ -88,15 +88,32 @@ def weights_of_rows(
     return out
 
 
-def lengths(gram: np.ndarray, linear: np.ndarray, constant: float, words: np.ndarray) -> np.ndarray:
-    """float32 (N,): sqrt(s' gram s + 2 linear' s + constant), 1 where that is not above zero."""
+def sums_of_rows(tables: np.ndarray, words: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """float64 (Q, S): for question i and each of ``rows[i]``, its bytes' entries of tables (Q,
+    bytes, 256), added byte by byte."""
+    packed = np.ascontiguousarray(words.T).view(np.uint8).reshape(words.shape[1], -1)
+    out = np.zeros(rows.shape, np.float64)
+    for i, listed in enumerate(rows):
+        for place in range(tables.shape[1]):
+            out[i] += tables[i, place, packed[listed, place]]
+    return out
+
+
+def lengths(atoms: np.ndarray, centre: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """float32 (N,): the norm of ``centre`` plus the atoms (groups, 2**g, dim) that the groups of
+    g bits choose, 1 where it is zero."""
     out = np.empty(words.shape[1], np.float32)
-    wide, line = gram.astype(np.float64), linear.astype(np.float64)
-    for start in range(0, words.shape[1], 1 << 14):
-        part = slice(start, start + (1 << 14))
-        signs = 2.0 * _unpack(words[:, part], len(linear)) - 1
-        squares = ((signs @ wide + 2 * line) * signs).sum(axis=1) + constant
-        out[part] = np.sqrt(np.where(squares > TINY, squares, 1))
+    packed = np.ascontiguousarray(words.T).view(np.uint8).reshape(words.shape[1], -1)
+    values = atoms.shape[1]
+    size = values.bit_length() - 1
+    for start in range(0, len(out), 1 << 14):
+        part = packed[start : start + (1 << 14)]
+        total = np.tile(centre.astype(np.float64), (len(part), 1))
+        for group, table in enumerate(atoms):
+            at, place = divmod(group * size, 8)
+            total += table[(part[:, at] >> (8 - size - place)) & (values - 1)]
+        norms = np.linalg.norm(total, axis=1)
+        out[start : start + (1 << 14)] = np.where(norms > np.sqrt(TINY), norms, 1)
     return out
 
 
