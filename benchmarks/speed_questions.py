@@ -20,7 +20,7 @@ import torch
 from _bench import Bench, agree, compare
 from rankbits.kernels import hamming_topk, inverse_lengths, lay_out, question_topk, words
 from rankbits.kernels.reference.questions import plane_sums
-from rankbits.types import Codes, Lengths, Questions
+from rankbits.types import Codes, Decoder, Questions
 
 SEED = 0
 K = 10
@@ -88,12 +88,11 @@ def main() -> None:
     prepared = words(database)
     floats = draw.standard_normal((100, bits), np.float32)
     plain = Questions(floats)
-    base = draw.standard_normal((bits, bits)) / bits
-    lengths = Lengths(base @ base.T, np.zeros(bits), 1.0)
-    directed = Questions(floats, lengths=lengths)
+    decoder = Decoder(draw.standard_normal((bits, 2, bits)))
+    directed = Questions(floats, decoder=decoder, vectors=floats)
     check(plain, database)
-    inverses = inverse_lengths(lengths, prepared)
-    timing = compare({"rankbits": lambda: inverse_lengths(lengths, prepared)}, repeats=3)
+    inverses = inverse_lengths(decoder, prepared)
+    timing = compare({"rankbits": lambda: inverse_lengths(decoder, prepared)}, repeats=3)
     bench.report(f"lengths of {rows:,} codes of {bits} bits, made once", timing, bits=bits, n=rows)
     faiss = bench.peer("faiss", "faiss-cpu")
     peers = faiss_indexes(faiss, rows, bits) if faiss else {}

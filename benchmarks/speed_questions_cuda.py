@@ -17,7 +17,7 @@ import torch
 
 from _bench import Bench, compare
 from rankbits.kernels import hamming_topk, inverse_lengths, question_topk, words
-from rankbits.types import Codes, Lengths, Questions
+from rankbits.types import Codes, Decoder, Questions
 
 K = 10
 SPLIT = 1000  # queries whose products are in memory at a time
@@ -48,13 +48,12 @@ def main() -> None:
         database = Codes(draw.integers(0, 256, (rows, bits // 8), np.uint8), bits)
         here, there = words(database), words(database).on("cuda")
         signs = torch.from_numpy(database.signs()).to("cuda", torch.float16)
-        base = draw.standard_normal((bits, bits)) / bits
-        lengths = Lengths(base @ base.T, np.zeros(bits), 1.0)
-        inverses = inverse_lengths(lengths, there)
+        decoder = Decoder(draw.standard_normal((bits, 2, bits)))
+        inverses = inverse_lengths(decoder, there)
         lengths_here = inverses.cpu().numpy()  # type: ignore[attr-defined]
         for count in (1, 100, 1000, 10_000):
             floats = draw.standard_normal((count, bits), np.float32)
-            plain, directed = Questions(floats), Questions(floats, lengths=lengths)
+            plain, directed = Questions(floats), Questions(floats, decoder=decoder, vectors=floats)
             few = slice(0, 100)
             for asked, near in ((plain, None), (directed, lengths_here)):
                 wanted = question_topk(asked[few], here, K, inverses=near)

@@ -19,7 +19,7 @@ import rankbits as rb
 from rankbits.indexes.addresses import open_index
 from rankbits.indexes.checks import UnknownId
 from rankbits.indexes.index import Index
-from rankbits.types import Lengths
+from rankbits.types import Decoder
 
 ENGINES = ("file", "duckdb", "postgresql", "milvus")
 NEEDED = {
@@ -519,6 +519,8 @@ def test_milvus_says_its_limits(request, tmp_path):
             with pytest.raises(rb.Refusal, match="Milvus finds at most 16,384 for a query"):
                 call()
         assert index.search(codes[:1], 16_384).ids.shape == (1, 16_384)
+        questions = rb.Questions(np.ones((1, 8)))  # 20 k is past the limit; k is not
+        assert index.search(questions, 1000).ids.shape == (1, 1000)
         with pytest.raises(rb.Refusal, match="Milvus takes no id below"):
             index.add(codes[:1], [-(2**63)])
         assert len(index) == 16_500
@@ -616,8 +618,7 @@ def test_every_engine_orders_a_shortlist_alike(address, strings):
     draw = np.random.default_rng(11)
     codes = rb.pack(draw.normal(size=(400, 70)))
     ids = [f"{HOSTILE[i % len(HOSTILE)]}{i}"[-1024:] for i in range(400)] if strings else range(400)
-    base = draw.normal(size=(70, 70)) / 8
-    lengths = Lengths(base @ base.T, 0.01 * draw.normal(size=70), 1.0)
+    decoder = Decoder(draw.normal(size=(70, 2, 6)), draw.normal(size=6))
     memory = rb.HammingIndex(70).add(codes, list(ids))
     with open_index(address, 70) as index:
         empty = index.search(rb.Questions(np.ones((2, 70))), 5)
@@ -627,10 +628,11 @@ def test_every_engine_orders_a_shortlist_alike(address, strings):
         assert index.codes(asked) == memory.codes(asked)
         with pytest.raises(rb.Refusal, match="does not hold id"):
             index.codes(["none"] if strings else [999])
-        for given in (None, lengths):
-            questions = rb.Questions(draw.normal(size=(5, 70)), draw.normal(size=5), given)
+        for given in (None, decoder):
+            vectors = None if given is None else draw.normal(size=(5, 6))
+            questions = rb.Questions(draw.normal(size=(5, 70)), None, given, vectors)
             for some in (None, list(ids)[50:150]):
-                exact = memory.search(questions, 9, among=some, precision="float")
+                exact = memory.search(questions, 9, among=some, shortlist=400)
                 found = index.search(questions, 9, among=some, shortlist=400)
                 assert found.ids.tolist() == exact.ids.tolist()
                 np.testing.assert_array_equal(found.distances, exact.distances, strict=True)

@@ -20,7 +20,7 @@ from rankbits.kernels import (
 )
 from rankbits.kernels.reference import codes as reference
 from rankbits.kernels.reference import questions as definition
-from rankbits.types import Lengths, Questions
+from rankbits.types import Decoder, Questions
 
 if torch.cuda.is_available() and importlib.util.find_spec("triton"):
     from rankbits.kernels.cuda import questions as cuda
@@ -112,12 +112,11 @@ def test_questions_equal_their_definition(bits, questions, rows):
     there = database.on("cuda")
     weights = draw.normal(size=(questions, bits)).astype(np.float32)
     weights[0] = 0
-    base = draw.normal(size=(bits, bits)) / np.sqrt(bits)
-    lengths = Lengths(base.T @ base, 0.1 * draw.normal(size=bits), 0.5)
-    inverses = 1 / cuda.lengths(lengths.gram, lengths.linear, lengths.constant, there.words)
-    state = lengths.gram, lengths.linear, lengths.constant, database.words
+    decoder = Decoder(draw.normal(size=(bits, 2, 6)), draw.normal(size=6))
+    inverses = 1 / cuda.lengths(decoder.atoms, decoder.centre, there.words)
     here = inverses.cpu().numpy()
-    np.testing.assert_allclose(1 / here, definition.lengths(*state), rtol=1e-5)
+    plain = definition.lengths(decoder.atoms, decoder.centre, database.words)
+    np.testing.assert_allclose(1 / here, plain, rtol=1e-5)
     for precision in ("int4", "int8"):
         asked = lay_out(Questions(weights, draw.normal(size=questions)), precision)
         scale = 2 * asked.steps, asked.bases.astype(np.float32)
@@ -127,12 +126,13 @@ def test_questions_equal_their_definition(bits, questions, rows):
             np.testing.assert_array_equal(found[1], sums)
             np.testing.assert_array_equal(found[0], ids)
             plain = asked.planes, asked.signs, database.words, k, bits
-            ids, far = definition.scaled_planes_topk(*plain, *scale, here)
+            ids, far = definition.planes_topk(*plain, (*scale, here))
             plain = asked.planes, asked.signs, there.words, k, bits
-            found = cuda.scaled_planes_topk(*plain, *scale, inverses)
+            found = cuda.planes_topk(*plain, (*scale, inverses))
             np.testing.assert_array_equal(found[1], far)
             np.testing.assert_array_equal(found[0], ids)
-    floats = Questions(weights, lengths=lengths)
+    vectors = draw.normal(size=(questions, 6))
+    floats = Questions(weights, decoder=decoder, vectors=vectors)
     wanted = question_topk(floats, database, min(9, rows), precision="float")
     found = question_topk(floats, there, min(9, rows), precision="float")
     np.testing.assert_allclose(found.distances, wanted.distances, rtol=1e-4, atol=1e-5)

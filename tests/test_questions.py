@@ -11,11 +11,12 @@ import torch
 
 import rankbits as rb
 from rankbits.cli import main
+from rankbits.indexes.shortlist import choose_width
 from rankbits.kernels import inverse_lengths, lay_out, order_rows, question_topk, words
 from rankbits.kernels.cpu import questions as cpu
-from rankbits.kernels.questions import round_weights
+from rankbits.kernels.questions import PRECISIONS, round_weights
 from rankbits.kernels.reference import questions as reference
-from rankbits.types import Lengths, Questions
+from rankbits.types import Decoder, Questions
 
 BITS = [1, 13, 64, 100, 128, 256, 384, 1024, 3000]
 
@@ -26,22 +27,40 @@ def make_codes(draw, rows, bits, pool=40):
     return few[draw.integers(0, len(few), rows)]
 
 
-def make_lengths(draw, bits):
-    base = draw.normal(size=(bits, bits)) / np.sqrt(bits)
-    return Lengths(base.T @ base, 0.1 * draw.normal(size=bits), 0.5)
+def make_decoder(draw, bits):
+    return Decoder(draw.normal(size=(bits, 2, 8)), draw.normal(size=8))
+
+
+def make_questions(draw, count, bits, decoder=None):
+    """With a decoder, weights that give the product of a vector with what a code stands for."""
+    if decoder is None:
+        return Questions(draw.normal(size=(count, bits)))
+    vectors = draw.normal(size=(count, decoder.dim))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    low, high = decoder.atoms[:, 0].astype(float), decoder.atoms[:, 1].astype(float)
+    offsets = vectors @ (decoder.centre + (low + high).sum(axis=0) / 2)
+    return Questions(vectors @ (high - low).T / 2, offsets, decoder, vectors)
 
 
 def define(questions, codes):
     """The distances as the docstring of ``Questions`` has them, float64 (Q, N)."""
-    signs = codes.signs().astype(np.float64)
-    weights = questions.weights.astype(np.float64)
-    if questions.lengths is None:
+    if questions.decoder is None:
+        signs, weights = codes.signs(), questions.weights.astype(np.float64)
         differing = signs[None] != np.where(weights > 0, 1, -1)[:, None]
         return (np.abs(weights)[:, None] * differing).sum(axis=2)
-    gram, linear = questions.lengths.gram.astype(float), questions.lengths.linear.astype(float)
-    squares = np.einsum("nb,bc,nc->n", signs, gram, signs) + 2 * signs @ linear
-    lengths = np.sqrt(squares + questions.lengths.constant)
-    return -(questions.offsets[:, None] + weights @ signs.T) / lengths
+    stood_for = questions.decoder.decode(codes).astype(np.float64)
+    lengths = np.linalg.norm(stood_for, axis=1)
+    return 1 - questions.vectors @ stood_for.T / lengths
+
+
+def scan(questions, codes, k, precision="int4"):
+    """What an index in memory finds: with a decoder, the nearest are decoded."""
+    if questions.decoder is None:
+        return question_topk(questions, codes, k, precision=precision)
+    near = question_topk(questions, codes, choose_width(k), precision=precision).ids
+    far = order_rows(questions, codes, near)
+    order = np.argsort(far, axis=1, kind="stable")[:, :k]
+    return rb.Results(*(np.take_along_axis(side, order, 1) for side in (near, far)))
 
 
 @pytest.mark.parametrize("bits", BITS)
@@ -63,28 +82,29 @@ def test_integer_questions_equal_the_definition_to_the_last_bit(bits, rows):
             np.testing.assert_array_equal(fast_ids, ids)
             np.testing.assert_array_equal(fast_sums, sums)
             assert fast_sums.dtype == sums.dtype == np.int64
-            ids, far = reference.scaled_planes_topk(*plain, *scale)
-            fast_ids, fast_far = cpu.scaled_planes_topk(*plain, *scale)
+            ids, far = reference.planes_topk(*plain, scale)
+            fast_ids, fast_far = cpu.planes_topk(*plain, scale)
             np.testing.assert_array_equal(fast_ids, ids)
             np.testing.assert_array_equal(fast_far, far)
 
 
 @pytest.mark.parametrize("bits", [1, 13, 64, 100, 384])
-@pytest.mark.parametrize("with_lengths", [False, True])
+@pytest.mark.parametrize("decoded", [False, True])
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
-def test_floats_are_the_definition(bits, with_lengths, backend, monkeypatch):
+def test_floats_are_the_definition(bits, decoded, backend, monkeypatch):
     monkeypatch.setenv("RANKBITS_BACKEND", backend)
     draw = np.random.default_rng(bits)
     codes = make_codes(draw, 200, bits)
-    lengths = make_lengths(draw, bits) if with_lengths else None
-    questions = Questions(draw.normal(size=(3, bits)), draw.normal(size=3), lengths)
+    questions = make_questions(draw, 3, bits, make_decoder(draw, bits) if decoded else None)
     far = define(questions, codes)
     found = question_topk(questions, codes, 200, precision="float")
-    np.testing.assert_allclose(found.distances, np.sort(far, axis=1), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(
-        np.take_along_axis(far, found.ids, 1), found.distances, rtol=1e-4, atol=1e-5
-    )
-    np.testing.assert_array_equal(order_rows(questions, codes, found.ids), found.distances)
+    distances = found.distances + decoded  # a scan leaves out the 1 of 1 - cos
+    np.testing.assert_allclose(distances, np.sort(far, axis=1), rtol=1e-4, atol=1e-5)
+    exact = np.take_along_axis(far, found.ids, 1)
+    np.testing.assert_allclose(exact, distances, rtol=1e-4, atol=1e-5)
+    ordered = order_rows(questions, codes, found.ids)
+    np.testing.assert_allclose(ordered, exact, rtol=1e-5, atol=1e-6)
+    assert decoded or (ordered == found.distances).all()
 
 
 @pytest.mark.parametrize("levels", [7, 127])
@@ -103,45 +123,46 @@ def test_rounding_loses_no_more_than_the_largest_step(levels):
 
 def test_integer_distances_are_those_of_the_rounded_weights():
     draw = np.random.default_rng(3)
-    codes, lengths = make_codes(draw, 500, 96), make_lengths(draw, 96)
+    codes = make_codes(draw, 500, 96)
     whole, steps = round_weights(draw.normal(size=(5, 96)).astype(np.float32), 7)
-    weights = (whole * steps[:, None]).astype(np.float32)
-    for asked in (Questions(weights), Questions(weights, [0.5, 0, -2, 1, 0], lengths)):
-        found = question_topk(asked, codes, 20)
-        expected = np.take_along_axis(define(asked, codes), found.ids, 1)
-        np.testing.assert_allclose(found.distances, expected, rtol=2e-4, atol=1e-4)
+    asked = Questions((whole * steps[:, None]).astype(np.float32))
+    found = question_topk(asked, codes, 20)
+    expected = np.take_along_axis(define(asked, codes), found.ids, 1)
+    np.testing.assert_allclose(found.distances, expected, rtol=2e-4, atol=1e-4)
 
 
-def test_lengths_have_the_same_digits_alone_and_in_company():
+@pytest.mark.parametrize("group", [1, 2, 4, 8])
+def test_lengths_have_the_same_digits_alone_and_in_company(group):
     draw = np.random.default_rng(5)
-    codes, lengths = rb.pack(draw.normal(size=(1000, 70))), make_lengths(draw, 70)
-    every = inverse_lengths(lengths, words(codes))
+    codes = rb.pack(draw.normal(size=(1000, 71)))
+    decoder = Decoder(draw.normal(size=(-(-71 // group), 2**group, 5)), draw.normal(size=5), 71)
+    every = inverse_lengths(decoder, words(codes))
     some = draw.permutation(1000)[:77]
-    np.testing.assert_array_equal(inverse_lengths(lengths, words(codes[some])), every[some])
-    state = lengths.gram, lengths.linear, lengths.constant, words(codes).words
-    np.testing.assert_allclose(1 / every, reference.lengths(*state), rtol=1e-5)
+    np.testing.assert_array_equal(inverse_lengths(decoder, words(codes[some])), every[some])
+    plain = reference.lengths(decoder.atoms, decoder.centre, words(codes).words)
+    np.testing.assert_allclose(1 / every, plain, rtol=1e-5)
+    np.testing.assert_allclose(plain, np.linalg.norm(decoder.decode(codes), axis=1), rtol=1e-5)
 
 
 def test_a_code_that_stands_for_nothing_has_length_one():
     codes = rb.pack([[1, 1], [1, -1]])
-    lengths = Lengths([[1, -1], [-1, 1]], [0, 0], 0)  # (s0 - s1)^2
+    decoder = Decoder([[[0.0], [1.0]], [[2.0], [-1.0]]])
     for backend in (reference, cpu):
-        state = lengths.gram, lengths.linear, lengths.constant, words(codes).words
-        np.testing.assert_array_equal(backend.lengths(*state), np.float32([1, 2]))
+        found = backend.lengths(decoder.atoms, decoder.centre, words(codes).words)
+        np.testing.assert_array_equal(found, np.float32([1, 3]))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_threads_change_nothing(threads):
     draw = np.random.default_rng(1)
     codes = make_codes(draw, 120_000, 64, pool=900)
-    lengths = make_lengths(draw, 64)
+    decoder = make_decoder(draw, 64)
+    asked = [make_questions(draw, n, 64, d) for n in (1, 2, 5) for d in (None, decoder)]
     before = torch.get_num_threads()
-    wanted = [question_topk(q, codes, 50) for q in _kinds(draw, lengths)]
-    draw = np.random.default_rng(1)
-    make_codes(draw, 120_000, 64, pool=900), make_lengths(draw, 64)
+    wanted = [question_topk(questions, codes, 50) for questions in asked]
     try:
         torch.set_num_threads(threads)
-        again = [question_topk(q, codes, 50) for q in _kinds(draw, lengths)]
+        again = [question_topk(questions, codes, 50) for questions in asked]
     finally:
         torch.set_num_threads(before)
     for one, other in zip(wanted, again, strict=True):
@@ -149,16 +170,9 @@ def test_threads_change_nothing(threads):
         np.testing.assert_array_equal(one.distances, other.distances)
 
 
-def _kinds(draw, lengths):
-    for count in (1, 2, 5):
-        weights = draw.normal(size=(count, 64))
-        yield Questions(weights)
-        yield Questions(weights, np.ones(count), lengths)
-
-
-@pytest.fixture(params=["plain", "lengths"])
+@pytest.fixture(params=["plain", "decoded"])
 def asked(request):
-    """1,200 codes in an index of several segments, some rows removed; questions; distances."""
+    """6,000 codes in an index of several segments, some rows removed; questions; distances."""
     draw = np.random.default_rng(7)
     codes = make_codes(draw, 6000, 40, pool=3000)
     index = rb.HammingIndex(40)
@@ -166,8 +180,8 @@ def asked(request):
         index.add(codes[start:stop], ids=np.arange(start, stop) + 100)
     gone = draw.permutation(6000)[:50]
     index.remove(gone + 100)
-    lengths = make_lengths(draw, 40) if request.param == "lengths" else None
-    questions = Questions(draw.normal(size=(6, 40)), draw.normal(size=6), lengths)
+    decoder = make_decoder(draw, 40) if request.param == "decoded" else None
+    questions = make_questions(draw, 6, 40, decoder)
     return index, questions, codes, gone
 
 
@@ -175,7 +189,7 @@ def asked(request):
 def test_an_index_finds_what_the_kernels_find(asked, precision):
     index, questions, codes, gone = asked
     kept = np.setdiff1d(np.arange(len(codes)), gone)
-    wanted = question_topk(questions, codes[kept], 25, precision=precision)
+    wanted = scan(questions, codes[kept], 25, precision)
     found = index.search(questions, 25, precision=precision)
     np.testing.assert_array_equal(found.ids, kept[wanted.ids] + 100)
     np.testing.assert_array_equal(found.distances, wanted.distances)
@@ -187,7 +201,7 @@ def test_among_is_the_search_of_those_alone(asked, some):
     index, questions, codes, gone = asked
     chosen = np.random.default_rng(some).permutation(6000)[:some]
     kept = np.setdiff1d(chosen, gone)
-    wanted = question_topk(questions, codes[kept], 10)
+    wanted = scan(questions, codes[kept], 10)
     found = index.search(questions, 10, among=chosen + 100)
     np.testing.assert_array_equal(found.ids, kept[wanted.ids] + 100)
     np.testing.assert_array_equal(found.distances, wanted.distances)
@@ -196,15 +210,16 @@ def test_among_is_the_search_of_those_alone(asked, some):
 def test_a_shortlist_of_all_is_the_definition_and_a_short_one_orders_its_own(asked):
     index, questions, _, _ = asked
     whole = index.search(questions, 30, shortlist=10**6)
-    exact = index.search(questions, 30, precision="float")
-    np.testing.assert_array_equal(whole.distances, exact.distances)
+    rows = np.tile(np.arange(len(index)), (len(questions), 1))
+    exact = np.sort(order_rows(questions, index.codes(), rows), axis=1)[:, :30]
+    np.testing.assert_array_equal(whole.distances, exact)
     near = index.search(questions.codes(), 40)
     short = index.search(questions, 5, shortlist=40)
-    for row in range(len(questions)):
-        far = order_rows(questions[row], index.codes(near.ids[row]), np.arange(40)[None])[0]
-        order = np.argsort(far, kind="stable")[:5]
-        np.testing.assert_array_equal(short.ids[row], near.ids[row][order])
-        np.testing.assert_array_equal(short.distances[row], far[order])
+    codes = index.codes(near.ids.reshape(-1))
+    far = order_rows(questions, codes, np.arange(240).reshape(6, 40))
+    order = np.argsort(far, axis=1, kind="stable")[:, :5]
+    np.testing.assert_array_equal(short.ids, np.take_along_axis(near.ids, order, 1))
+    np.testing.assert_array_equal(short.distances, np.take_along_axis(far, order, 1))
     assert index.search(questions, 50, shortlist=3).ids.shape == (6, 50)
 
 
@@ -226,15 +241,59 @@ def test_lengths_are_computed_once_for_a_segment(asked, monkeypatch):
     index, questions, _, _ = asked
     index.search(questions, 3)
     calls = []
-    monkeypatch.setattr(cpu, "lengths", lambda *state: calls.append(1))
-    index.search(Questions(questions.weights, lengths=questions.lengths), 3)
-    assert not calls
+    plain = cpu.lengths
+
+    def count_rows(atoms, centre, columns):
+        calls.append(columns.shape[1])
+        return plain(atoms, centre, columns)
+
+    monkeypatch.setattr(cpu, "lengths", count_rows)
+    index.search(questions[1:], 3)
+    assert sum(calls) <= 5 * choose_width(3)  # of the shortlists alone
+
+
+def test_rows_that_are_added_or_removed_do_not_cost_the_lengths_of_all(monkeypatch):
+    draw = np.random.default_rng(12)
+    codes = rb.pack(draw.normal(size=(9000, 40)))
+    questions = make_questions(draw, 2, 40, make_decoder(draw, 40))
+    index = rb.HammingIndex(40).add(codes[:8000])
+    index.search(questions, 3)
+    rows, plain = [], cpu.lengths
+
+    def count_rows(atoms, centre, columns):
+        rows.append(columns.shape[1])
+        return plain(atoms, centre, columns)
+
+    monkeypatch.setattr(cpu, "lengths", count_rows)
+    index.add(codes[8000:], range(8000, 9000)).remove(range(100))
+    index.add(codes[:100], range(100))
+    index.remove(range(5000))
+    found = index.search(questions, 20)
+    assert sum(rows) < 2500 + 2 * choose_width(20)
+    wanted = scan(questions, codes[5000:], 20)
+    np.testing.assert_array_equal(found.ids, wanted.ids + 5000)
+    np.testing.assert_array_equal(found.distances, wanted.distances)
+
+
+@pytest.mark.parametrize(
+    "quantizer", [rb.Sign(), rb.RandomRotation(), rb.ITQ(), rb.H2Q(), rb.Projection(7)], ids=repr
+)
+def test_every_quantizer_asks_with_its_floats(quantizer):
+    x = np.random.default_rng(13).normal(size=(200, 12)).astype(np.float32)
+    quantizer.fit(x)
+    for given in (x[:5], torch.from_numpy(x[:5]), x[0], x[:5].astype(np.float64)):
+        questions, codes = quantizer.ask(given), quantizer.encode(given)
+        outputs = np.asarray(quantizer.transform(given))
+        np.testing.assert_array_equal(questions.weights, outputs)
+        assert questions.codes() == codes and questions.fingerprint == codes.fingerprint
+    with pytest.raises(rb.Refusal, match="finite"):
+        quantizer.ask(np.full((1, 12), np.nan))
 
 
 def test_many_threads_ask_while_one_adds():
     draw = np.random.default_rng(2)
-    codes, lengths = rb.pack(draw.normal(size=(4000, 48))), make_lengths(draw, 48)
-    questions = Questions(draw.normal(size=(2, 48)), lengths=lengths)
+    codes = rb.pack(draw.normal(size=(4000, 48)))
+    questions = make_questions(draw, 2, 48, make_decoder(draw, 48))
     index = rb.HammingIndex(48).add(codes[:2000])
     wrong = []
 
@@ -242,7 +301,7 @@ def test_many_threads_ask_while_one_adds():
         for _ in range(10):
             found = index.search(questions, 10)
             expected = order_rows(questions, codes, found.ids)
-            if not np.allclose(found.distances, expected, atol=0.5) or found.ids.shape != (2, 10):
+            if not np.array_equal(found.distances, expected) or found.ids.shape != (2, 10):
                 wrong.append(found)
 
     threads = [threading.Thread(target=ask) for _ in range(3)]
@@ -312,22 +371,44 @@ def test_floats_find_more_than_bits():
     assert floats["int4"] == pytest.approx(floats["float"], abs=0.03)
 
 
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_distances_past_the_largest_float_are_found_all_the_same(precision):
+    codes = rb.pack([[1, 1], [1, -1], [-1, 1]])
+    asked, inverses = lay_out(Questions([[-4e29, -4e29]]), precision), np.full(3, 1e20, np.float32)
+    for backend in (reference, cpu):
+        if asked.planes is None:
+            laid_out = asked.weights, words(codes).words, 3, asked.bases, inverses
+            found = backend.weights_topk(*laid_out)
+        else:
+            scale = 2 * asked.steps, asked.bases.astype(np.float32), inverses
+            found = backend.planes_topk(asked.planes, asked.signs, words(codes).words, 3, 2, scale)
+        assert found[0].tolist() == [[1, 2, 0]]
+        assert found[1][0, 2] == np.finfo(np.float32).max
+
+
 def test_refusals():
     index = rb.HammingIndex(3).add(rb.pack([[1, 1, 1]]))
-    good = Questions([[1, 2, 3]])
+    good, two = Questions([[1, 2, 3]]), Decoder([[[0.0], [1.0]], [[2.0], [-1.0]]])
     refused = [
         (lambda: Questions([1.0, 2.0]), "weights must have two dimensions"),
         (lambda: Questions([[1.0, np.nan]]), "weights must be finite; row 0"),
-        (lambda: Questions([[1e300, 0]]), "weights must be finite; row 0"),
+        (lambda: Questions([[1e300, 0]]), "must sum to at most 1e\\+30; row 0"),
         (lambda: Questions(np.empty((2, 0))), "bits"),
         (lambda: Questions([[1.0]], [1, 2]), r"offsets must have shape \(1,\)"),
         (lambda: Questions([[1.0]], [np.inf]), "offsets must be finite"),
-        (lambda: Questions([[1.0]], lengths=3), "lengths must be Lengths; got int"),
-        (lambda: Questions([[1.0]], lengths=Lengths(np.eye(2), [0, 0], 1)), "codes of 1 bits"),
+        (lambda: Questions([[1.0]], decoder=3, vectors=[[1]]), "must be a Decoder; got int"),
+        (
+            lambda: Questions([[1.0]], decoder=two),
+            "decoder and the queries' own vectors",
+        ),
+        (lambda: Questions([[1.0]], None, two, [[1.0]]), "decoder must be of codes of 1 bits"),
+        (lambda: Questions([[1, 2.0]], None, two, [[1, 2]]), r"vectors must have shape \(1, 1\)"),
+        (lambda: Questions([[1, 2.0]], None, two, [[np.nan]]), "vectors must be finite"),
         (lambda: Questions([[1.0]], fingerprint="me"), "fingerprint must be 16"),
-        (lambda: Lengths(np.ones((2, 3)), [0, 0], 1), "gram must have shape"),
-        (lambda: Lengths([[np.nan]], [0], 1), "gram must be finite"),
-        (lambda: Lengths([[1.0]], [0], np.inf), "constant must be a finite number"),
+        (lambda: Decoder(np.ones((2, 3, 4))), "atoms must have shape"),
+        (lambda: Decoder([[[np.nan], [1.0]]]), "atoms must be finite"),
+        (lambda: Decoder([[[0.0], [1.0]]], [1.0, 2.0]), r"centre must have shape \(1,\)"),
+        (lambda: Decoder([[[0.0], [1.0]]], bits=2), "1 groups of 1 bits do not make 2 bits"),
         (lambda: good[7], "have no rows 7"),
         (lambda: index.within(good, 1), "A radius is a Hamming distance"),
         (lambda: index.search(good, 1, precision="int5"), "precision must be one of"),
@@ -345,12 +426,15 @@ def test_refusals():
         index.search(Questions([[1, 2, 3]], fingerprint="1" * 16), 1)
 
 
-@pytest.mark.parametrize("with_lengths", [False, True])
-def test_a_report_of_questions_is_that_of_their_distances(with_lengths):
+@pytest.mark.parametrize("decoded", [False, True])
+def test_a_report_of_questions_is_that_of_their_distances(decoded):
     draw = np.random.default_rng(8)
     codes, labels = make_codes(draw, 120, 12), draw.integers(0, 3, 120)
-    lengths = make_lengths(draw, 12) if with_lengths else None
-    questions = Questions(np.round(draw.normal(size=(20, 12))), lengths=lengths)
+    questions = Questions(np.round(draw.normal(size=(20, 12))))
+    own = Questions(codes.signs().astype(np.float32))
+    if decoded:
+        decoder = make_decoder(draw, 12)
+        questions, own = (make_questions(draw, n, 12, decoder) for n in (20, 120))
     mine = draw.integers(0, 3, 20)
     report = rb.evaluate(questions, codes, mine, labels, k=(1, 10))
     far = order_rows(questions, codes, np.tile(np.arange(120), (20, 1)))
@@ -363,7 +447,6 @@ def test_a_report_of_questions_is_that_of_their_distances(with_lengths):
     assert report["NDCG@10"] == pytest.approx(np.nanmean(rb.ndcg(ranking, k=10)))
     assert "float questions" in report.protocol and report.bits == 12
     assert "precision within 2" not in report.figures
-    own = Questions(codes.signs().astype(np.float32), lengths=lengths)
     alone = rb.evaluate(own, codes, labels, exclude_self=True, k=1)
     far = order_rows(own, codes, np.tile(np.arange(120), (120, 1)))
     ranking = rb.rank(far, labels[:, None] == labels, exclude_self=True)

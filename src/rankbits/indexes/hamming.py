@@ -15,8 +15,8 @@ from rankbits.indexes import checks, scan
 from rankbits.indexes.ids import Column
 from rankbits.indexes.index import Index
 from rankbits.indexes.segments import Segment, Snapshot
-from rankbits.indexes.shortlist import choose_width, order_shortlist
-from rankbits.kernels import LaidOut, Words, lay_out, words
+from rankbits.indexes.shortlist import search_questions
+from rankbits.kernels import LaidOut, Words, words
 from rankbits.types import Codes, Questions, Results
 
 if TYPE_CHECKING:
@@ -127,13 +127,11 @@ class HammingIndex(Index):
         self, questions: Questions, k: int, among: Any, precision: str, shortlist: int | None
     ) -> Results:
         state = self._now()
-        if shortlist is None and questions.decoder is None:
-            return self._scan(state, lay_out(questions, precision), k, among)
-        if shortlist is None:  # decode what the weights find near
-            near = self._scan(state, lay_out(questions, precision), choose_width(k), among)
-        else:
-            near = self._scan(state, questions.codes(), shortlist, among)
-        return order_shortlist(questions, near.ids, state.codes, k)
+
+        def find(queries: Codes | LaidOut, count: int) -> Results:
+            return self._scan(state, queries, count, among)
+
+        return search_questions(questions, k, find, state.codes, precision, shortlist)
 
     def _scan(self, state: Snapshot, queries: Codes | LaidOut, k: int, among: Any) -> Results:
         allowed = self._candidates(state, among, len(queries))

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rankbits import _check
-from rankbits.indexes.checks import UnknownId, check_facts, check_k
+from rankbits.indexes.checks import LARGEST, UnknownId, check_facts, check_k
 from rankbits.indexes.shortlist import choose_width, order_shortlist
 from rankbits.kernels import check_precision
 from rankbits.types import Codes, Questions, Results
@@ -40,6 +40,7 @@ class Index(abc.ABC):
     """
 
     bits: int
+    most_found: int = LARGEST  # for one query
     encoder: Encoding | None = None  # makes codes of what is no codes, where one is attached
 
     _facts: Mapping[str, str] = MappingProxyType({})
@@ -101,15 +102,15 @@ class Index(abc.ABC):
             _check.refuse("shortlist is for questions (encoder.ask); codes are searched exactly.")
         return self._search_codes(asked, k, among)
 
-    @abc.abstractmethod
     def _search_codes(self, queries: Codes, k: int, among: Any) -> Results:
         """The k nearest by Hamming distance; arguments are checked, but for ``among``."""
+        raise NotImplementedError
 
     def _search_questions(
         self, questions: Questions, k: int, among: Any, precision: str, shortlist: int | None
     ) -> Results:
         """The k nearest by questions: here those of a shortlist."""
-        wide = choose_width(k) if shortlist is None else shortlist
+        wide = shortlist or max(k, min(choose_width(k), self.most_found))
         for attempt in range(ATTEMPTS):
             near = self._search_codes(questions.codes(), wide, among)
             try:
@@ -119,9 +120,9 @@ class Index(abc.ABC):
                     raise
         raise AssertionError
 
-    @abc.abstractmethod
     def codes(self, ids: Any) -> Codes:
         """The stored codes of ``ids``, in their order; an unknown id is refused."""
+        _check.refuse(f"{type(self).__name__} does not give codes back.")
 
     @abc.abstractmethod
     def within(self, queries: Any, radius: int, *, among: Any = None) -> Results:

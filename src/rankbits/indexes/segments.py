@@ -40,7 +40,7 @@ class Segment:
     mapped: bool = False
     buckets: Buckets = field(default=None)  # type: ignore[assignment]
     copies: dict[str, Words] = field(default_factory=dict)
-    inverses: dict[tuple[str, str | None], Any] = field(default_factory=dict)
+    inverses: dict[tuple[str, str | None], tuple[Decoder, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.buckets is None:
@@ -61,10 +61,10 @@ class Segment:
         key = (decoder.digest, device)
         kept = self.inverses.get(key)
         if kept is None:
-            kept = inverse_lengths(decoder, self.on(device))
+            kept = decoder, inverse_lengths(decoder, self.on(device))
             self.inverses.clear()
             self.inverses[key] = kept
-        return kept
+        return kept[1]
 
     def find(self, wanted: np.ndarray) -> np.ndarray:
         """The living row of each id, -1 where there is none."""
@@ -91,7 +91,20 @@ def merged(segments: Sequence[Segment], bits: int) -> Segment:
         part = s.words.words
         out[:, at : at + s.live] = part if s.alive is None else part[:, s.alive]
         at += s.live
-    return Segment(Words(out, bits), joined([s.ids.kept(s.alive) for s in segments]))
+    ids = joined([s.ids.kept(s.alive) for s in segments])
+    return Segment(Words(out, bits), ids, inverses=_merged_inverses(segments))
+
+
+def _merged_inverses(segments: Sequence[Segment]) -> dict[tuple[str, str | None], Any]:
+    """Inverses that the longest segment has are kept, and made for the others alone."""
+    longest = max(segments, key=lambda s: len(s.words))
+    merged_inverses: dict[tuple[str, str | None], Any] = {}
+    for (digest, device), (decoder, _) in list(longest.inverses.items()):
+        if device is None:
+            columns = [(s.inverse_lengths(decoder), s.alive) for s in segments]
+            parts = [column if alive is None else column[alive] for column, alive in columns]
+            merged_inverses[digest, device] = decoder, np.concatenate(parts)
+    return merged_inverses
 
 
 def unpacked(rows: np.ndarray, bits: int, fingerprint: str | None) -> Codes:

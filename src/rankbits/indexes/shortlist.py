@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rankbits.kernels import order_rows
+from rankbits.kernels import LaidOut, lay_out, order_rows
 from rankbits.types import Codes, Questions, Results
 
 AT_ONCE = 1 << 20  # codes of shortlists in memory at a time
@@ -21,6 +21,26 @@ def choose_width(k: int) -> int:
     """How many to list where k are wanted and nobody said: enough that the k nearest are among
     them but for a few in a thousand (docs/bits.md)."""
     return max(20 * k, 200)
+
+
+def search_questions(
+    questions: Questions,
+    k: int,
+    find: Callable[[Codes | LaidOut, int], Results],
+    codes_of: Callable[[Any], Codes],
+    precision: str = "int4",
+    shortlist: int | None = None,
+) -> Results:
+    """The k nearest by questions where ``find`` can scan by their weights: with a decoder, what the
+    weights find near is decoded; with a ``shortlist``, what Hamming distance finds is ordered."""
+    if shortlist is None:
+        asked = lay_out(questions, precision)
+        if questions.decoder is None:
+            return find(asked, k)
+        near = find(asked, choose_width(k))
+    else:
+        near = find(questions.codes(), shortlist)
+    return order_shortlist(questions, near.ids, codes_of, k)
 
 
 def order_shortlist(

@@ -153,14 +153,11 @@ def question_topk(
     if asked.planes is None:
         return Results(*module.weights_topk(asked.weights, right.words, k, asked.bases, inverses))
     assert asked.signs is not None and asked.steps is not None
+    laid_out = asked.planes, asked.signs, right.words, k, right.bits
     if inverses is not None:
         scale = 2 * asked.steps, asked.bases.astype(np.float32), inverses
-        return Results(
-            *module.scaled_planes_topk(
-                asked.planes, asked.signs, right.words, k, right.bits, *scale
-            )
-        )
-    ids, sums = module.planes_topk(asked.planes, asked.signs, right.words, k, right.bits)
+        return Results(*module.planes_topk(*laid_out, scale))
+    ids, sums = module.planes_topk(*laid_out)
     return Results(ids, asked.steps[:, None] * sums.astype(np.float32))
 
 
@@ -182,7 +179,7 @@ def order_rows(
     _check.same_bits(questions.bits, right.bits)
     if not rows.size:
         return np.empty(rows.shape, np.float32)
-    module = _module(right)
+    module = _module_where(right)
     if questions.decoder is None:
         bases = np.zeros(len(questions))
         return module.weights_of_rows(questions.weights, right.words, rows, bases, None)
@@ -203,5 +200,5 @@ def inverse_lengths(decoder: Decoder, database: Words) -> np.ndarray:
     """1 / length of the embedding that each code of the database stands for, float32 (N,), on the
     CPU or the device it is on; 1 for a code that stands for zero."""
     _check.same_bits(decoder.bits, database.bits)
-    lengths = _module(database).lengths(decoder.atoms, decoder.centre, database.words)
+    lengths = _module_where(database).lengths(decoder.atoms, decoder.centre, database.words)
     return 1 / lengths

@@ -13,6 +13,8 @@ import torch
 from rankbits import _check
 from rankbits.types.codes import Codes, check_fingerprint
 
+LARGEST = 1e30  # sum of weights, so that no distance is infinite
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Decoder:
@@ -139,6 +141,12 @@ class Questions:
                 f"got {offsets.shape}."
             )
         check_fingerprint(self.fingerprint)
+        total = np.abs(weights).sum(axis=1, dtype=np.float64) + np.abs(offsets)
+        if len(total) and total.max() > LARGEST:
+            _check.refuse(
+                f"The weights of a question must sum to at most {LARGEST:g}; row {total.argmax()} "
+                f"has {total.max():g}."
+            )
         object.__setattr__(self, "weights", _frozen(_float32("weights", weights)))
         object.__setattr__(self, "offsets", _frozen(_float32("offsets", offsets)))
         if (self.decoder is None) != (self.vectors is None):

@@ -47,6 +47,8 @@ class MilvusIndex(Index):
     what a request cut short leaves behind is up to the server.
     """
 
+    most_found = MOST
+
     def __init__(
         self, place: str, bits: int | None = None, *, table: str = "codes", mode: str = "w"
     ) -> None:

@@ -12,8 +12,9 @@ from rankbits.kernels.backend import run_tasks, threads
 from rankbits.kernels.cpu.counting import tiles
 from rankbits.kernels.cpu.planes import any_less
 
+LARGEST = np.float32(np.finfo(np.float32).max)  # a distance past it is as far
 PIECE = 64  # distances looked at together within a run that holds something near
-SPLIT = 50_000  # rows worth a thread of their own when there are fewer questions than threads
+SPLIT = 100_000  # rows worth a thread of their own when there are fewer questions than threads
 
 
 @njit(nogil=True, cache=True)
@@ -66,7 +67,7 @@ def share_search(
         parts = max(1, min(threads(), rows // max(SPLIT, k)))
     bounds = np.linspace(0, rows, parts + 1).astype(np.int64)
     ids = np.full((parts, questions, k), -1, np.int64)
-    top = np.inf if kind is np.float32 else np.iinfo(np.int64).max
+    top = np.inf if kind is np.float32 else np.iinfo(kind).max
     found: np.ndarray = np.full((parts, questions, k), top, kind)
 
     def run(task: tuple[int, slice]) -> None:

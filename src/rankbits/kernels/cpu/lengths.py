@@ -8,6 +8,7 @@ from numba import njit
 from rankbits.kernels.backend import run_tasks
 from rankbits.kernels.cpu.counting import read_only, tiles
 
+TINY = 1e-60  # squares that are nothing: their root has no inverse in float32
 ROWS = 256  # codes whose lengths are computed together
 
 
@@ -31,7 +32,7 @@ def _lengths_tile(atoms, centre, size, x, start, out):
         square = 0.0
         for i in range(total.shape[0]):
             square += np.float64(total[i]) * np.float64(total[i])
-        out[j] = np.sqrt(square) if square > 0 else 1.0
+        out[j] = np.sqrt(square) if square > TINY else 1.0
 
 
 def lengths(atoms: np.ndarray, centre: np.ndarray, words: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from rankbits.kernels.backend import run_tasks
-from rankbits.kernels.cpu.candidates import finish, offer, share_search
+from rankbits.kernels.cpu.candidates import LARGEST, finish, offer, share_search
 from rankbits.kernels.cpu.counting import read_only, tiles
 from rankbits.kernels.cpu.popcount import popcount
 
@@ -65,7 +65,8 @@ def _weights_tile(weights, x, start, stop, k, bases, inverses, ids, out):
 
 @njit(nogil=True, cache=True)
 def _distance(total, base, inverses, row):
-    return np.float32((2 * total - base) * inverses[row]) if len(inverses) else np.float32(total)
+    far = (2 * total - base) * inverses[row] if len(inverses) else total
+    return np.float32(min(far, LARGEST))
 
 
 @njit(nogil=True, cache=True)

@@ -63,7 +63,7 @@ def _walk_kernel(
         if SCALED:
             factor = tl.load(inverses + column, mask=inside, other=0.0)
             far = (slope[:, None] * order.to(tl.float32) - base[:, None]) * factor[None, :]
-            far += 0.0  # one zero, not two
+            far = tl.minimum(far, 3.4028234663852886e38) + 0.0  # one zero, not two
             order = far.to(tl.int32, bitcast=True)
             order = order ^ ((order >> 31) & 0x7FFFFFFF)
         seen = mine[:, None] & inside[None, :]
@@ -196,22 +196,11 @@ def _search(
 
 
 def planes_topk(
-    planes: np.ndarray, signs: np.ndarray, words: Any, k: int, bits: int
+    planes: np.ndarray, signs: np.ndarray, words: Any, k: int, bits: int, scale: Any = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    return _search(planes, signs, words, k, None, None)
-
-
-def scaled_planes_topk(
-    planes: np.ndarray,
-    signs: np.ndarray,
-    words: Any,
-    k: int,
-    bits: int,
-    slopes: np.ndarray,
-    bases: np.ndarray,
-    inverses: torch.Tensor,
-) -> tuple[np.ndarray, np.ndarray]:
-    ids, orders = _search(planes, signs, words, k, (slopes, bases), inverses)
+    if scale is None:
+        return _search(planes, signs, words, k, None, None)
+    ids, orders = _search(planes, signs, words, k, scale[:2], scale[2])
     whole = orders.astype(np.int32)
     return ids, (whole ^ ((whole >> 31) & 0x7FFFFFFF)).view(np.float32)
 
@@ -244,7 +233,7 @@ def weights_topk(
             sums = (whole[span, None] - asked[span] @ signs.T) / 2
             if inverses is not None:
                 sums = (2 * sums - base[span, None]) * inverses[part].double()
-            far[:, part] = sums.float()
+            far[:, part] = sums.clamp(max=torch.finfo(torch.float32).max).float()
         order = far.sort(dim=1, stable=True)
         ids[span] = order.indices[:, :k].cpu().numpy()
         out[span] = order.values[:, :k].cpu().numpy()
@@ -266,5 +255,5 @@ def lengths(atoms: np.ndarray, centre: np.ndarray, words: Any) -> torch.Tensor:
             shift = 8 * (byte % 4) + 8 - size - place
             total += tables[group, (part[byte // 4] >> shift).long() & (values - 1)]
         norms = total.norm(dim=1)
-        parts.append(torch.where(norms > 0, norms, 1).float())
+        parts.append(torch.where(norms > 1e-30, norms, 1).float())
     return torch.cat(parts)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+LARGEST = np.float32(np.finfo(np.float32).max)  # a distance past it is as far
+TINY = 1e-60  # squares that are nothing: their root has no inverse in float32
+
 
 def _topk(distances: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     ids = np.argsort(distances, kind="stable")[:k]
@@ -26,29 +29,27 @@ def plane_sums(planes: np.ndarray, signs: np.ndarray, words: np.ndarray) -> np.n
 
 
 def planes_topk(
-    planes: np.ndarray, signs: np.ndarray, words: np.ndarray, k: int, bits: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """ids int64 (Q, k) and sums int64 (Q, k), by sum, then by row."""
-    found = [_topk(plane_sums(p, s, words), k) for p, s in zip(planes, signs, strict=True)]
-    return _stacked(found, k, np.int64)
-
-
-def scaled_planes_topk(
     planes: np.ndarray,
     signs: np.ndarray,
     words: np.ndarray,
     k: int,
     bits: int,
-    slopes: np.ndarray,
-    bases: np.ndarray,
-    inverses: np.ndarray,
+    scale: tuple[np.ndarray, ...] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same by (slope x sum - base) x inverse, all float32; distances float32 (Q, k)."""
+    """ids int64 (Q, k) and sums int64 (Q, k), by sum, then by row.
+
+    With ``scale``, (slopes, bases, inverses), by (slope x sum - base) x inverse, all in float32.
+    """
     found = []
-    for p, s, slope, base in zip(planes, signs, slopes, bases, strict=True):
-        sums = plane_sums(p, s, words).astype(np.float32)
-        found.append(_topk((slope * sums - base) * inverses, k))
-    return _stacked(found, k, np.float32)
+    for i in range(len(planes)):
+        far = plane_sums(planes[i], signs[i], words)
+        if scale is not None:
+            slopes, bases, inverses = scale
+            with np.errstate(over="ignore"):
+                scaled = (slopes[i] * far.astype(np.float32) - bases[i]) * inverses
+            far = np.minimum(scaled, LARGEST)
+        found.append(_topk(far, k))
+    return _stacked(found, k, np.int64 if scale is None else np.float32)
 
 
 def weights_topk(
@@ -65,7 +66,7 @@ def weights_topk(
     for question, base in zip(weights.astype(np.float64), bases, strict=True):
         sums = np.where(ones != (question > 0), np.abs(question), 0).sum(axis=1)
         far = sums if inverses is None else (2 * sums - base) * inverses
-        found.append(_topk(far.astype(np.float32), k))
+        found.append(_topk(np.minimum(far, LARGEST).astype(np.float32), k))
     return _stacked(found, k, np.float32)
 
 
@@ -112,7 +113,7 @@ def lengths(atoms: np.ndarray, centre: np.ndarray, words: np.ndarray) -> np.ndar
             at, place = divmod(group * size, 8)
             total += table[(part[:, at] >> (8 - size - place)) & (values - 1)]
         norms = np.linalg.norm(total, axis=1)
-        out[start : start + (1 << 14)] = np.where(norms > 0, norms, 1)
+        out[start : start + (1 << 14)] = np.where(norms > np.sqrt(TINY), norms, 1)
     return out
 
 
