@@ -14,7 +14,7 @@ from rankbits import Refusal
 from rankbits.data.digits import digits
 from rankbits.data.examples import Examples
 from rankbits.losses import CEL, MIHash, Neighbours, TieAwareAP
-from rankbits.reproduce.recipe import recipes
+from rankbits.papers.recipe import recipes
 from rankbits.train import TrainConfig
 from rankbits.train.diary import LOG
 from rankbits.train.optimisers import SPREAD, alpha, alpha_of, first_alpha

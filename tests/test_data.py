@@ -22,6 +22,7 @@ from rankbits.data.examples import Examples, fingerprints
 from rankbits.data.folders import read_examples
 from rankbits.data.images import ImageFiles, Unreadable, decode, measure
 from rankbits.data.inspect import inspect
+from rankbits.papers import find_protocol
 
 # ---- examples
 
@@ -526,18 +527,21 @@ def test_a_look_at_several_labels(tmp_path):
     assert found.copies_within == 2 and found.across == ("row 0", "row 1", "row 3")
 
 
-def test_a_look_at_a_protocol(tmp_path, monkeypatch):
+def test_a_look_at_a_protocol(tmp_path, monkeypatch, capsys):
     layouts.unsummed(monkeypatch)
     monkeypatch.setenv("RANKBITS_DATA", str(layouts.make_omniglot(tmp_path)))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Refusal, match="omniglot must hold class"):
         inspect(layouts.write(tmp_path / "other" / "omniglot" / "a.png", "").parent)
     monkeypatch.chdir(tmp_path / "other" / "omniglot")
-    found = inspect("omniglot")
+    found = inspect(find_protocol("omniglot"))
     assert found.name == "Protocol(omniglot: 12 train, 6 queries, 6 database)"
     assert found.shape == "105 x 105 pixels, grey" and found.leaks == ()
-    with pytest.raises(Refusal, match=r"neither a file, a folder nor a protocol \(did you mean"):
-        inspect("omniglo")
+    assert cli.main(["data", "check", "omniglot"]) == 0
+    assert capsys.readouterr().out.startswith(found.name)
+    assert cli.main(["data", "check", "omniglo"]) == 1
+    wanted = "omniglo is neither a file or folder nor a protocol (did you mean 'omniglot'?)."
+    assert wanted in capsys.readouterr().err
 
 
 def test_names_that_are_no_utf8_can_be_shown(tmp_path):

@@ -8,8 +8,8 @@ import pytest
 
 from rankbits._check import Refusal
 from rankbits.cli import main
-from rankbits.reproduce.extends import read_table
-from rankbits.reproduce.recipe import names, recipes
+from rankbits.papers.extends import read_table
+from rankbits.papers.recipe import names, recipes
 
 RECIPES = Path(__file__).parent.parent / "reproduce"
 COMMON = """

@@ -9,7 +9,6 @@ import torch
 import rankbits as rb
 from rankbits import _check, losses
 from rankbits.data import Examples, RandomBatches
-from rankbits.evaluate import h2q_average_precision
 
 DRAW = np.random.default_rng(0)
 NAMES = np.array(["wren", "crow", "tit", "owl"])
@@ -59,15 +58,6 @@ def test_evaluation_by_names_is_that_by_numbers(form, how):
         return rb.evaluate(*sides, query, database, tie_break=ties).to_dict()
 
     assert judge(made(NAMES[own]), made(NAMES[rest])) == judge(own, rest)
-
-
-def test_the_protocol_of_h2q_takes_names():
-    sides = CODES[:40], CODES[40:]
-    floats = X[:40], X[40:]
-    numbers = h2q_average_precision(*sides, NUMBERS[:40], NUMBERS[40:], *floats, k=20)
-    names = NAMES[NUMBERS]
-    named = h2q_average_precision(*sides, names[:40].tolist(), names[40:], *floats, k=20)
-    np.testing.assert_array_equal(numbers, named)
 
 
 def test_quantizers_examples_batches_and_losses_take_names():

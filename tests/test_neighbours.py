@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 import rankbits as rb
 from rankbits._check import Refusal
 from rankbits.data import Examples
-from rankbits.data.protocols import Protocol
+from rankbits.data.protocol import Protocol
 from rankbits.losses import (
     DPSH,
     DTSH,
@@ -30,9 +30,9 @@ from rankbits.losses import (
 )
 from rankbits.losses.named import named
 from rankbits.losses.neighbours import GRADES, SHARES
-from rankbits.reproduce import neighbours as cells
-from rankbits.reproduce.recipe import recipe_of
-from rankbits.reproduce.rows import Settings
+from rankbits.papers import neighbours as cells
+from rankbits.papers.recipe import recipe_of
+from rankbits.papers.rows import Settings
 from rankbits.train.optimisers import set_alpha
 from rankbits.train.source import Source
 

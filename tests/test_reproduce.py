@@ -17,12 +17,12 @@ from layouts import NETWORK, make_cifar10, make_cifar100, unsummed, with_feature
 from rankbits._check import Refusal
 from rankbits.cli import main
 from rankbits.data.examples import Examples
-from rankbits.reproduce import jobs, rows
-from rankbits.reproduce.cell import run_cell
-from rankbits.reproduce.recipe import Cell, changed, names, read_recipe, recipe_of, recipes
-from rankbits.reproduce.rows import Settings
-from rankbits.reproduce.scaled import scaled
-from rankbits.reproduce.source import reduced
+from rankbits.papers import jobs, rows
+from rankbits.papers.cell import run_cell
+from rankbits.papers.recipe import Cell, changed, names, read_recipe, recipe_of, recipes
+from rankbits.papers.rows import Settings
+from rankbits.papers.scaled import scaled
+from rankbits.papers.source import reduced
 from rankbits.train import TrainConfig
 
 RECIPES = Path(__file__).parent.parent / "reproduce"

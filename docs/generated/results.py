@@ -20,7 +20,7 @@ from generated.claims import CANNOT, NONE, Claim, Finding  # noqa: E402
 from generated.evidence import Evidence, load, origins  # noqa: E402
 from generated.figures import FIGURES  # noqa: E402
 from generated.rows import table  # noqa: E402
-from rankbits.reproduce import recipes  # noqa: E402
+from rankbits.papers import recipes  # noqa: E402
 
 PAGE = HERE.parent / "results.md"
 SHORT = 130  # letters of a sentence that a table can hold

@@ -17,5 +17,6 @@ COMMANDS: tuple[Any, ...] = (
     Quickstart, Data, Train, Embed, Fit, Encode, Index, Search, Evaluate, Report, Serve,
     Reproduce, Completion,
 )  # fmt: skip
+Completion.commands = COMMANDS  # what a shell completes, itself among it
 
 __all__ = ["COMMANDS"]

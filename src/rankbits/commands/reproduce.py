@@ -33,7 +33,7 @@ class Reproduce:
     device: str = option("auto", "'cpu', 'cuda', 'cuda:1'; auto: a GPU if there is one")
 
     def work(self) -> None:
-        from rankbits.reproduce import jobs, recipe, rows
+        from rankbits.papers import jobs, recipe, rows
 
         chosen = recipe.recipes(self.recipes, self.names)
         if self.list:
@@ -85,7 +85,7 @@ def _number(value: float | None) -> str:
 
 def table(rows: Iterable[dict[str, Any]]) -> str:
     """A line for each row of a paper and code length: mean and deviation over seeds, its figure."""
-    from rankbits.reproduce.rows import spread
+    from rankbits.papers.rows import spread
 
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:

@@ -10,7 +10,6 @@ import os
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
@@ -19,8 +18,7 @@ from rankbits import _check
 from rankbits.data.examples import THREADS, Examples, fingerprints
 from rankbits.data.folders import read_leniently
 from rankbits.data.images import Unreadable, decode, measure
-from rankbits.data.leaks import check
-from rankbits.data.protocols import PROTOCOLS, protocol
+from rankbits.data.protocol import Protocol, find_leaks
 
 FIRST = 10
 SIDE = 32  # enough to make a decoder read a file to its end
@@ -91,8 +89,8 @@ class Findings:
         return "\n".join(_printable(line) for line in lines)
 
 
-def inspect(path: str | os.PathLike[str], seed: int = 0) -> Findings:
-    """Look at a folder, a table, an array file (see ``read_examples``) or a protocol by its name.
+def inspect(source: str | os.PathLike[str] | Protocol) -> Findings:
+    """Look at a folder, a table, an array file (see ``read_examples``) or a protocol.
 
     Every image file is decoded once. If none can be decoded, that is refused. Images that lie at
     another depth than most are named and left out.
@@ -105,17 +103,12 @@ def inspect(path: str | os.PathLike[str], seed: int = 0) -> Findings:
     >>> found.classes, found.single, found.copies_across
     (2, ('0',), 2)
     """
-    name = os.fspath(path)
-    if Path(name).exists() or name not in PROTOCOLS:
-        if not Path(name).exists():
-            near = _check.nearest(name, PROTOCOLS)
-            _check.refuse(f"{name} is neither a file, a folder nor a protocol{near}.")
-        reading = read_leniently(name)
-        return _findings(
-            name, reading.examples, (), "; ".join(reading.notes), misplaced=reading.misplaced
-        )
-    named = protocol(name, seed=seed)
-    return _findings(repr(named), named.examples, tuple(check(named)), named.note)
+    if isinstance(source, Protocol):
+        leaks = tuple(find_leaks(source))
+        return _findings(repr(source), source.examples, leaks, source.note)
+    reading = read_leniently(source)
+    note = "; ".join(reading.notes)
+    return _findings(os.fspath(source), reading.examples, (), note, misplaced=reading.misplaced)
 
 
 def _findings(

@@ -165,7 +165,7 @@ def _of_arrays(source: Path) -> Items:
             _check.refuse(f"{source} must hold 'embeddings', (n, dim) numbers; it holds {held}.")
         name = tables[0]
     inputs = columns[name]
-    if name != "images":
+    if name != "images" and inputs.ndim < 3:
         inputs = inputs[None] if inputs.ndim == 1 else inputs
         if inputs.dtype.kind in "iu":  # what embedding services sell
             inputs = inputs.astype(np.float32)

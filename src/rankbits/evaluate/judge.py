@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from rankbits import _check
 from rankbits.data.trec import Judged
 from rankbits.evaluate.figures import dropped, figures_of, report_of
-from rankbits.evaluate.rankings import COUNTS, by_counts, by_embeddings, nearest_broken
-from rankbits.metrics import average_precision
+from rankbits.evaluate.rankings import COUNTS, by_counts, by_embeddings
 from rankbits.types import Codes, Report
 from rankbits.types.codes import check_same_encoder
 
@@ -104,43 +101,6 @@ def evaluate(
         bits=None if floats else query_codes.bits,
         notes=dropped(k, points, len(database_codes) - exclude_self),
     )
-
-
-def h2q_average_precision(
-    query_codes: Codes,
-    database_codes: Codes,
-    query_labels: Any,
-    database_labels: Any,
-    query_embeddings: Any,
-    database_embeddings: Any,
-    k: int = 5000,
-) -> np.ndarray:
-    """AP@k of H2Q's published tables, (Q,) float64: ``evaluate(..., tie_break=...)``'s
-    "mAP@k retrieved" for each query, without the other figures and the order past k.
-
-    Equal Hamming distances are ordered by the squared Euclidean distance of the unit-length
-    embeddings, and the sum of precisions is divided by the relevant items among the k nearest:
-    0 where none is there, nan where the database has none.
-
-    >>> import rankbits as rb
-    >>> codes = rb.pack([[1, 1], [1, 1], [1, -1]])
-    >>> x = [[1.0, 0.9], [1.0, 0.2], [1.0, -0.5]]
-    >>> h2q_average_precision(rb.pack([[1, 1]]), codes, [7], [3, 7, 7], [[1.0, 0.1]], x, k=2)
-    array([1.])
-    """
-    at = min(_check.whole("k", k, 1), len(database_codes))
-    query_labels, database_labels = _check.number_names(query_labels, database_labels)
-    rankings = nearest_broken(
-        (query_codes, database_codes),
-        (query_embeddings, database_embeddings),
-        (query_labels, database_labels),
-        at,
-    )
-    found = [average_precision(ranking, k=at, divide_by="retrieved") for ranking in rankings]
-    values = np.nan_to_num(np.concatenate(found))
-    ours, theirs = (np.asarray(labels) for labels in (query_labels, database_labels))
-    known = np.isin(ours, theirs) if ours.ndim == 1 else (ours & theirs.any(0)).any(1)
-    return np.where(known, values, np.nan)
 
 
 def evaluate_run(judged: Judged, *, k: Any = (10, 100, 1000), gain: str = "exp2") -> Report:

@@ -140,39 +140,6 @@ def by_embeddings(
         yield rank_runs(keys[:, : keys.shape[1] - exclude_self])
 
 
-def nearest_broken(
-    codes: tuple[Codes, Codes], embeddings: tuple[Any, Any], labels: tuple[Any, Any], nearest: int
-) -> Iterator[Ranking]:
-    """The rankings of ``by_embeddings`` with ``codes``, one query at a time and only as far as the
-    ``nearest`` items reach: whoever is farther by Hamming distance is never looked at.
-    """
-    query, database = (
-        _rows(f"{name} embeddings", value, len(its))
-        for name, value, its in zip(("query", "database"), embeddings, codes, strict=True)
-    )
-    if query.shape[1] != database.shape[1]:
-        _check.refuse(
-            f"Embeddings must agree in dim; got {query.shape[1]} and {database.shape[1]}."
-        )
-    ours, theirs = (rows.numpy() for rows in _scaled(query, database, "cosine"))
-    grades_of = _relevance_rows(*labels, "any", (len(ours), len(theirs)))
-    prepared = words(codes[1])
-    step = max(1, PAIRS // len(theirs))
-    for s in range(0, len(ours), step):
-        part = slice(s, min(s + step, len(ours)))
-        far = hamming(codes[0][part], prepared)
-        grades, products = grades_of(part), ours[part] @ theirs.T
-        for row, distances in enumerate(far):
-            reach = np.bincount(distances).cumsum().searchsorted(nearest)
-            at = np.flatnonzero(distances <= reach)
-            squared = 2 - 2 * products[row, at]
-            keys = np.rint(squared.clip(0, 4) * FINE).astype(np.int64)
-            keys += distances[at].astype(np.int64) * int(8 * FINE)
-            keys = (keys << 8) | grades[row, at]
-            keys.sort()
-            yield rank_runs(keys[None])
-
-
 def _scaled(
     query: torch.Tensor, database: torch.Tensor, distance: str
 ) -> tuple[torch.Tensor, torch.Tensor]:

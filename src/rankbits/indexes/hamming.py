@@ -15,14 +15,12 @@ from rankbits.indexes import index as checks
 from rankbits.indexes import scan
 from rankbits.indexes.ids import Column
 from rankbits.indexes.index import Index
-from rankbits.indexes.segments import Segment, Snapshot, unpacked
+from rankbits.indexes.segments import MOST_BITS, Segment, Snapshot, unpacked
 from rankbits.kernels import Words, words
 from rankbits.types import Codes, Results
 
 if TYPE_CHECKING:
     from typing import Self
-
-MOST_BITS = 1 << 20
 
 
 class HammingIndex(Index):

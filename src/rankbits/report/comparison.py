@@ -104,15 +104,17 @@ def compare(
     k: Sequence[int] = CUTOFFS,
     relevance: str = "any",
     images: tuple[str | Path, str | Path] | None = None,
+    find_protocol: sampled.FindProtocol | None = None,
     many: int = 4,
     measure: bool = True,
     seed: int = 0,
 ) -> Comparison:
     """Compare runs, codes and reports (see :func:`read`) -> ``Comparison``.
 
-    ``figure`` is what methods are compared by; ``images`` are those of the queries and of the
-    database, in the order of the codes, where no run knows them; ``many`` queries are shown with
-    them. ``measure``: time a search. ``seed``: of the tests' draws.
+    ``figure`` is what methods are compared by; ``many`` queries are shown with their ``images``
+    and those of the database, both in the order of the codes; without ``images``,
+    ``find_protocol`` (that of ``rankbits.papers``) reads what a run was judged on. ``measure``:
+    time a search. ``seed``: of the tests' draws.
 
     >>> import tempfile
     >>> import numpy as np
@@ -138,7 +140,7 @@ def compare(
                 near = _check.nearest(figure, entry.report.figures)
                 _check.refuse(f"{entry.source} has no figure '{figure}'{near}.")
     differences, words = _differences(groups, figure, seed)
-    shown, word = _samples(groups, images, many, figure)
+    shown, word = _samples(groups, images, find_protocol, many, figure)
     seen = tuple(look(g.seen) if g.seen else None for g in groups)
     missing = [*_unlike(groups), *words, *_left_out(groups, seen), *([word] if word else [])]
     return Comparison(
@@ -179,7 +181,11 @@ def _value(group: Group, figure: str) -> float:
 
 
 def _samples(
-    groups: Sequence[Group], images: Any, many: int, figure: str
+    groups: Sequence[Group],
+    images: Any,
+    find_protocol: sampled.FindProtocol | None,
+    many: int,
+    figure: str,
 ) -> tuple[tuple[sampled.Sample, ...], str]:
     if _check.whole("many", many, 0) == 0:
         return (), ""
@@ -193,7 +199,7 @@ def _samples(
                 _check.same_length(f"{name} images", len(pair[side]), "the codes", wanted)
         found: Any = pair
     else:
-        found, word = sampled.pictures_of(groups)
+        found, word = sampled.pictures_of(groups, find_protocol)
         if found is None:
             return (), f"Sample queries are left out: {word}."
     try:

@@ -14,9 +14,9 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from rankbits._check import Refusal
-from rankbits.reproduce.cell import run_cell
-from rankbits.reproduce.recipe import Cell, Recipe
-from rankbits.reproduce.rows import Row, Settings, file_of, key, read, write
+from rankbits.papers import cell, neighbours
+from rankbits.papers.recipe import Cell, Recipe
+from rankbits.papers.rows import Row, Settings, file_of, key, read, write
 
 # one thread each, for the cells fill the cores; and no bars, for they would write over each other
 ALONE = {
@@ -69,7 +69,8 @@ def do(job: Job, settings: Settings, results: Path) -> Done:
     """Run a job and write its rows. A failure is reported and does not stop other jobs."""
     begun = time.monotonic()
     try:
-        rows = run_cell(job.recipe, job.cell, settings)
+        kind = neighbours if job.recipe.kind == "neighbours" else cell
+        rows = kind.run_cell(job.recipe, job.cell, settings)
     except Refusal as sentence:
         return Done(job, failed=str(sentence))
     except Exception as error:  # memory, a disk, a bug: hours of other cells are not to pay for it

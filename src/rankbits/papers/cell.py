@@ -10,18 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rankbits import _check
-from rankbits.data.protocols import Protocol
-from rankbits.data.root import data_root
+from rankbits._files import data_root
+from rankbits.data.protocol import Protocol
 from rankbits.encoder.finishing import Sides, sides
-from rankbits.evaluate import evaluate, h2q_average_precision
+from rankbits.evaluate import evaluate
+from rankbits.papers.recipe import Cell, Recipe, combinations, recipes
+from rankbits.papers.rows import Row, Settings, row_of
+from rankbits.papers.scaled import scaled
+from rankbits.papers.source import source_of
 from rankbits.quantizers import H2Q, Quantizer, make_quantizer
-from rankbits.reproduce.recipe import Cell, Recipe, combinations, recipes
-from rankbits.reproduce.rows import Row, Settings, row_of
-from rankbits.reproduce.scaled import scaled
-from rankbits.reproduce.source import source_of
 from rankbits.train import Embedded, Run, TrainConfig, train
 from rankbits.train.checkpoints import is_finished
 from rankbits.train.run import read_facts
@@ -47,10 +45,6 @@ class Clock:
 
 def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
     """The rows of a cell, one for each quantizer asked for."""
-    if recipe.kind == "neighbours":
-        from rankbits.reproduce.neighbours import run_cell as without_labels
-
-        return without_labels(recipe, cell, settings)
     made = trained(recipe, cell, settings)
     options: dict[str, Any] = {"batch_size": AT_ONCE} if made.run.inputs.kind == "features" else {}
     clock = Clock()
@@ -226,9 +220,10 @@ def _judged(
     )
     if codes is None or not how.tie_break:
         return report, {}
-    k = max(how.k)
-    each = h2q_average_precision(*codes, *found.labels, *found.embeddings, k=k)
-    return report, {f"mAP@{k} broken": float(np.nanmean(each))}
+    k = min(max(how.k), len(theirs))
+    figure = f"mAP@{k} retrieved"
+    broken = evaluate(ours, theirs, labels, others, k=k, tie_break=found.embeddings, only=[figure])
+    return report, {f"mAP@{max(how.k)} broken": broken[figure]}
 
 
 def _curve(run: Run) -> list[list[float]]:

@@ -12,9 +12,10 @@ import torch
 from rankbits import _check
 from rankbits.data.augment import View
 from rankbits.data.examples import Examples
-from rankbits.data.protocols import Protocol
+from rankbits.data.protocol import Protocol
+from rankbits.papers.protocols import find_protocol
 from rankbits.train import TrainConfig
-from rankbits.train.source import Source, read_source, taught
+from rankbits.train.source import Source, add_taught, read_source
 
 DARK_INK = ("omniglot",)  # black on white; a network wants what matters to be bright
 SHORT = {"train": 600, "held": 100, "queries": 50, "database": 500}  # rows of a shortened run
@@ -33,10 +34,12 @@ def source_of(config: TrainConfig, seen: int | None = None, short: bool = False)
 @functools.lru_cache(maxsize=8)
 def _read(facts: str, seen: int | None, short: bool) -> Source:
     config = TrainConfig().with_changes(**json.loads(facts))
-    source = read_source(config.with_changes(teachers=None) if short else config)
-    how = source.protocol
+    how = find_protocol(config.data, config.root, config.seed)
     if how is None:
         _check.refuse(f"A recipe's data must be a protocol, with queries; got '{config.data}'.")
+    source = read_source(config.with_changes(teachers=None) if short else config, how)
+    how = source.protocol
+    assert how is not None
     if seen is not None:
         dark = how.name in DARK_INK
         how = replace(how, examples=reduced(how.examples, seen, dark))
@@ -46,7 +49,7 @@ def _read(facts: str, seen: int | None, short: bool) -> Source:
         return replace(source, protocol=how)
     few = _shortened(source, how)
     if config.teachers:  # they label what is left of the database, not the whole of it
-        few = replace(few, train=taught(few.train, few.protocol, how.validation, config))
+        few = replace(few, train=add_taught(few.train, few.protocol, how.validation, config))
     return few
 
 

@@ -7,14 +7,18 @@ from pathlib import Path
 from rankbits import _check
 from rankbits.data.examples import Examples
 from rankbits.data.folders import by_folder
-from rankbits.data.images import ImageFiles
-from rankbits.data.publishers.published import Published, in_parts, numbered, present
-from rankbits.data.root import missing
+from rankbits.papers.publishers.dataset import (
+    Dataset,
+    number_names,
+    open_images,
+    refuse_missing,
+    split_in_order,
+)
 
 CLASSES = 100
 
 
-def read(root: Path) -> Published:
+def read(root: Path) -> Dataset:
     """Parts ``train`` and ``val``."""
     paths: list[str] = []
     wnids: list[str] = []
@@ -22,17 +26,18 @@ def read(root: Path) -> Published:
     for part in ("train", "val"):
         folder = root / "imagenet100" / part
         if not folder.is_dir():
-            missing(folder, "one folder of images for each of the 100 classes")
-        found = by_folder(folder)
-        if set(wnids) and set(wnids) != {parts[0] for parts in found.values()}:
+            refuse_missing(folder, "one folder of images for each of the 100 classes")
+        images = by_folder(folder)
+        classes = [folders[0] for folders in images.values()]
+        if wnids and set(wnids) != set(classes):
             _check.refuse(f"{folder} must have the classes of the other part; it has others.")
-        paths += list(found)
-        wnids += [parts[0] for parts in found.values()]
-        sizes[part] = len(found)
-    labels, names = numbered(wnids)
+        paths += list(images)
+        wnids += classes
+        sizes[part] = len(images)
+    labels, names = number_names(wnids)
     if len(names) != CLASSES:
         _check.refuse(
             f"{root / 'imagenet100'} must hold {CLASSES} classes; it holds {len(names):,}."
         )
-    files = ImageFiles(present(paths, "the images of ImageNet100"))
-    return Published(Examples(files, labels, class_names=names), in_parts(**sizes))
+    files = open_images(paths, "ImageNet100")
+    return Dataset(Examples(files, labels, class_names=names), split_in_order(**sizes))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rankbits import _check
-from rankbits.reproduce.extends import EXTENDS, read_table
+from rankbits.papers.extends import EXTENDS, read_table
 from rankbits.train import TrainConfig
 
 QUANTIZERS = (

@@ -16,8 +16,14 @@ import numpy as np
 from rankbits import _check
 from rankbits._files import read_arrays
 from rankbits.data.examples import Examples
-from rankbits.data.publishers.published import Published, in_parts, numbered
-from rankbits.data.root import authentic, missing
+from rankbits.papers.publishers.dataset import (
+    Dataset,
+    check_sum,
+    number_names,
+    read_bytes,
+    refuse_missing,
+    split_in_order,
+)
 
 PARTS = ("train", "val", "test")
 KIND = "text embeddings"
@@ -28,33 +34,33 @@ SUMS = {
 }
 
 
-def read(root: Path) -> Published:
+def read(root: Path) -> Dataset:
     """Embeddings float32 with intents as classes and domains as categories.
 
     Parts ``train``, ``val`` and ``test``, and ``once``: the rows whose embedding no row before has.
     """
     texts, intents, sizes = read_texts(root)
-    domains = _domains(root)
+    domains = _read_domains(root)
     unknown = sorted(set(intents) - set(domains))
     if unknown:
         _check.refuse(f"{root / 'clinc150' / 'domains.json'} has no domain of '{unknown[0]}'.")
-    features = _embeddings(root, texts)
-    labels, class_names = numbered(intents)
-    categories, category_names = numbered([domains[intent] for intent in intents])
+    features = _read_embeddings(root, texts)
+    labels, class_names = number_names(intents)
+    categories, category_names = number_names([domains[intent] for intent in intents])
     first = np.unique(features, axis=0, return_index=True)[1]
-    return Published(
+    return Dataset(
         Examples(features, labels, categories, class_names, category_names),
-        {**in_parts(**sizes), "once": np.sort(first)},
+        {**split_in_order(**sizes), "once": np.sort(first)},
     )
 
 
 def read_texts(root: Path) -> tuple[list[str], list[str], dict[str, int]]:
     """The texts in the publisher's order, the intent of each, and how many each part has."""
     path = root / "clinc150" / "data_full.json"
-    held = _json(path)
+    held = _read_json(path)
     wanted = "lists of [text, intent] called " + ", ".join(f"'{part}'" for part in PARTS)
     parts: list[Any] = [held.get(part) for part in PARTS] if isinstance(held, dict) else [None]
-    if not all(_paired(part) for part in parts):
+    if not all(_are_pairs(part) for part in parts):
         _check.refuse(f"{path} must hold {wanted}.")
     texts, intents = zip(*(pair for part in parts for pair in part), strict=True)
     return list(texts), list(intents), {p: len(held[p]) for p in PARTS}
@@ -69,41 +75,39 @@ def sum_of(texts: list[str]) -> str:
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
-def _paired(part: Any) -> bool:
+def _are_pairs(part: Any) -> bool:
     return isinstance(part, list) and bool(part) and all(
         isinstance(pair, list) and len(pair) == 2 and all(isinstance(word, str) for word in pair)
         for pair in part
     )  # fmt: skip
 
 
-def _domains(root: Path) -> dict[str, str]:
+def _read_domains(root: Path) -> dict[str, str]:
     """The domain of each intent."""
     path = root / "clinc150" / "domains.json"
-    held = _json(path)
+    held = _read_json(path)
     if not isinstance(held, dict) or not all(isinstance(v, list) for v in held.values()):
         _check.refuse(f"{path} must hold the list of intents of each domain.")
     return {str(intent): domain for domain, intents in held.items() for intent in intents}
 
 
-def _json(path: Path) -> Any:
-    if not path.is_file():
-        missing(path, "the file of CLINC150")
-    raw = path.read_bytes()
-    authentic(path, raw, SUMS)
+def _read_json(path: Path) -> Any:
+    raw = read_bytes(path, "the file of CLINC150")
+    check_sum(path, raw, SUMS)
     try:
         return json.loads(raw)
     except (ValueError, RecursionError):
         _check.refuse(f"{path} is truncated, damaged or not JSON.")
 
 
-def _embeddings(root: Path, texts: list[str]) -> np.ndarray:
+def _read_embeddings(root: Path, texts: list[str]) -> np.ndarray:
     path = root / "clinc150" / "minilm.npz"
     if not path.is_file():
-        missing(path, f"what '{SCRIPT}' writes")
+        refuse_missing(path, f"what '{SCRIPT}' writes")
     facts, arrays = read_arrays(path, KIND)
-    found = arrays.get("embeddings")
-    if found is None or found.ndim != 2 or found.dtype.kind != "f" or len(found) != len(texts):
+    rows = arrays.get("embeddings")
+    if rows is None or rows.ndim != 2 or rows.dtype.kind != "f" or len(rows) != len(texts):
         _check.refuse(f"{path} must hold 'embeddings', {len(texts):,} rows; '{SCRIPT}' writes it.")
     if facts.get("texts") != sum_of(texts):
         _check.refuse(f"{path} holds embeddings of other texts; '{SCRIPT}' writes these.")
-    return _check.finite(f"embeddings of {path}", found.astype(np.float32))
+    return _check.finite(f"embeddings of {path}", rows.astype(np.float32))

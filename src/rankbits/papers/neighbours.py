@@ -17,17 +17,17 @@ import torch
 
 from rankbits import _check
 from rankbits.data.examples import Examples
-from rankbits.data.splits import drawn
 from rankbits.evaluate import evaluate
 from rankbits.losses import Neighbours, neighbour_grades, neighbour_thresholds
 from rankbits.losses.named import named
 from rankbits.metrics import ndcg, rank_codes
+from rankbits.papers.cell import Clock
+from rankbits.papers.draws import draw_rows
+from rankbits.papers.recipe import Cell, Recipe, combinations
+from rankbits.papers.rows import Row, Settings, row_of
+from rankbits.papers.source import source_of
 from rankbits.quantizers import H2Q, ITQ, Projection
 from rankbits.quantizers.principal import principal_components
-from rankbits.reproduce.cell import Clock
-from rankbits.reproduce.recipe import Cell, Recipe, combinations
-from rankbits.reproduce.rows import Row, Settings, row_of
-from rankbits.reproduce.source import source_of
 from rankbits.train import Run, TrainConfig, train
 from rankbits.train.source import Source
 from rankbits.types import Codes, Report, pack
@@ -110,7 +110,7 @@ def _chosen(
     candidates = combinations(recipe.choose)
     if len(candidates) == 1:
         return learned(config, known), {}
-    held, rest = drawn(np.arange(len(known)), (round(VALIDATION * len(known)),), cell.seed)
+    held, rest = draw_rows(np.arange(len(known)), (round(VALIDATION * len(known)),), cell.seed)
     grades = neighbour_grades(known[held], known[rest], neighbour_thresholds(known)).numpy()
     kept = {name: getattr(config, name) for name in ("root", "device", "epochs", "steps")}
     kept["batch_size"] = config.batch_size

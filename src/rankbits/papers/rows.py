@@ -24,7 +24,7 @@ import torch
 
 from rankbits import _check
 from rankbits._files import alone, write_whole
-from rankbits.reproduce.recipe import Cell, Recipe
+from rankbits.papers.recipe import Cell, Recipe
 
 Row = dict[str, Any]
 SHORT = "short"  # the folder of shortened runs, apart from the rows that count
