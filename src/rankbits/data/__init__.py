@@ -12,7 +12,7 @@ from rankbits.data.samplers import (
     CategoryBatches,
     ClassBatches,
     PartlyCategoryBatches,
-    sampler,
+    make_sampler,
 )
 from rankbits.data.splits import split_own
 
@@ -30,8 +30,8 @@ __all__ = [
     "decode",
     "digits",
     "find_leaks",
+    "make_sampler",
     "read_examples",
     "read_labels_file",
-    "sampler",
     "split_own",
 ]

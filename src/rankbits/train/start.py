@@ -14,7 +14,7 @@ from rankbits import _check
 from rankbits._files import data_root
 from rankbits.data.examples import Examples
 from rankbits.data.protocol import Protocol
-from rankbits.data.samplers import sampler
+from rankbits.data.samplers import make_sampler
 from rankbits.losses.named import named
 from rankbits.train.body import BODY, make_body, save_body
 from rankbits.train.config import TrainConfig
@@ -101,7 +101,7 @@ def _trainer(
     made = loss or named(config.loss, config.width, labels, **options)
     if loss is None and "alpha" in options and alpha_of(made) is not None:
         _check.refuse("alpha is a setting of the run; give it there, not in the loss's options.")
-    batches = sampler(
+    batches = make_sampler(
         config.sampler,
         labels,
         source.train.categories,
