@@ -17,7 +17,7 @@ from rankbits.data.splits import split_classes
 from rankbits.papers.draws import draw_classes
 from rankbits.papers.protocols import PROTOCOLS, draw_protocol, find_protocol, protocol
 from rankbits.papers.publishers import clinc150
-from rankbits.papers.publishers.dataset import Dataset
+from rankbits.papers.publishers.published import Dataset
 from rankbits.train import TrainConfig
 from rankbits.train.source import read_source
 

@@ -22,6 +22,7 @@ from rankbits.papers import protocols
 from rankbits.papers.draws import draw_per_class, draw_per_label, draw_rows
 from rankbits.papers.protocols import PROTOCOLS, protocol
 from rankbits.papers.publishers import cifar, coco, imagenet100, labelme, nus_wide, omniglot
+from rankbits.papers.publishers.published import Dataset
 
 
 @pytest.fixture(autouse=True)
@@ -150,7 +151,7 @@ def test_nus_wide_protocols_count_as_published():
     hot = draw.random((16_000, 21)) < 0.15
     hot[:, 20] |= ~hot.any(axis=1)
     files = ImageFiles(np.array([f"{i}.jpg" for i in range(len(hot))]))
-    dataset = nus_wide.Dataset(Examples(files, hot), {}, "a note")
+    dataset = Dataset(Examples(files, hot), {}, "a note")
     found = protocols.draw_protocol("nuswide-talr", dataset, seed=0)
     assert (len(found.train), len(found.queries), len(found.database)) == (10_500, 2_100, 13_900)
     assert hot[found.queries].sum(axis=0).min() >= 100

@@ -11,7 +11,7 @@ import pytest
 import layouts
 from rankbits import Refusal
 from rankbits.papers.publishers import coco, fashion_mnist, imagenet100, labelme, nus_wide, omniglot
-from rankbits.papers.publishers.dataset import open_images
+from rankbits.papers.publishers.published import open_images
 
 
 @pytest.fixture(autouse=True)

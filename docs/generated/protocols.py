@@ -9,7 +9,7 @@ import numpy as np
 from rankbits.data.examples import Examples
 from rankbits.papers import protocols
 from rankbits.papers.publishers import inshop
-from rankbits.papers.publishers.dataset import Dataset
+from rankbits.papers.publishers.published import Dataset
 
 PARTS = ("train", "queries", "validation", "database")
 

@@ -32,7 +32,7 @@ from rankbits.papers.publishers import (
     products,
     vehicleid,
 )
-from rankbits.papers.publishers.dataset import Dataset
+from rankbits.papers.publishers.published import Dataset
 
 Facts = dict[str, Any]  # fields of a Protocol
 

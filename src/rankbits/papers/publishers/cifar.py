@@ -13,12 +13,7 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.data.examples import Examples
-from rankbits.papers.publishers.dataset import (
-    Dataset,
-    check_sum,
-    read_bytes,
-    split_in_order,
-)
+from rankbits.papers.publishers import published
 
 BATCHES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")
 CLASSES = (
@@ -34,7 +29,7 @@ SUMS = {
 }
 
 
-def read_ten(root: Path) -> Dataset:
+def read_ten(root: Path) -> published.Dataset:
     """CIFAR-10: 60,000 images of 32 x 32 in 10 classes; parts ``train`` and ``test``."""
     folder = root / "cifar-10-batches-bin"
     _refuse_pickles(folder, root / "cifar-10-batches-py", "CIFAR-10")
@@ -42,13 +37,13 @@ def read_ten(root: Path) -> Dataset:
     images = np.concatenate([images for _, images in batches])
     labels = np.concatenate([labels[:, 0] for labels, _ in batches])
     test = len(batches[-1][1])
-    return Dataset(
+    return published.Dataset(
         Examples(images, labels, class_names=CLASSES),
-        split_in_order(train=len(images) - test, test=test),
+        published.split_in_order(train=len(images) - test, test=test),
     )
 
 
-def read_hundred(root: Path) -> Dataset:
+def read_hundred(root: Path) -> published.Dataset:
     """CIFAR-100: 60,000 images in 100 classes of 20 categories; parts ``train`` and ``test``."""
     folder = root / "cifar-100-binary"
     _refuse_pickles(folder, root / "cifar-100-python", "CIFAR-100")
@@ -56,7 +51,7 @@ def read_hundred(root: Path) -> Dataset:
         _read_records(folder / f"{name}.bin", 2, (20, 100), {}) for name in ("train", "test")
     )
     labels = np.concatenate([train[0], test[0]])
-    return Dataset(
+    return published.Dataset(
         Examples(
             np.concatenate([train[1], test[1]]),
             labels[:, 1],
@@ -64,7 +59,7 @@ def read_hundred(root: Path) -> Dataset:
             _read_names(folder / "fine_label_names.txt", 100),
             _read_names(folder / "coarse_label_names.txt", 20),
         ),
-        split_in_order(train=len(train[1]), test=len(test[1])),
+        published.split_in_order(train=len(train[1]), test=len(test[1])),
     )
 
 
@@ -80,13 +75,13 @@ def _read_records(
     path: Path, heads: int, most: tuple[int, ...], sums: dict[str, str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Labels (n, heads) int64 and images (n, 32, 32, 3) uint8 of one file."""
-    raw = read_bytes(path, "the binary version of CIFAR")
+    raw = published.read_bytes(path, "the binary version of CIFAR")
     size = heads + 3072
     if not raw or len(raw) % size:
         _check.refuse(
             f"{path} must hold whole records of {size:,} bytes; it has {len(raw):,} bytes."
         )
-    check_sum(path, raw, sums)
+    published.check_sum(path, raw, sums)
     rows = np.frombuffer(raw, np.uint8).reshape(-1, size)
     labels = rows[:, :heads].astype(np.int64)
     if (labels >= most).any():

@@ -16,14 +16,7 @@ import numpy as np
 from rankbits import _check
 from rankbits._files import read_arrays
 from rankbits.data.examples import Examples
-from rankbits.papers.publishers.dataset import (
-    Dataset,
-    check_sum,
-    number_names,
-    read_bytes,
-    refuse_missing,
-    split_in_order,
-)
+from rankbits.papers.publishers import published
 
 PARTS = ("train", "val", "test")
 KIND = "text embeddings"
@@ -34,7 +27,7 @@ SUMS = {
 }
 
 
-def read(root: Path) -> Dataset:
+def read(root: Path) -> published.Dataset:
     """Embeddings float32 with intents as classes and domains as categories.
 
     Parts ``train``, ``val`` and ``test``, and ``once``: the rows whose embedding no row before has.
@@ -45,12 +38,12 @@ def read(root: Path) -> Dataset:
     if unknown:
         _check.refuse(f"{root / 'clinc150' / 'domains.json'} has no domain of '{unknown[0]}'.")
     features = _read_embeddings(root, texts)
-    labels, class_names = number_names(intents)
-    categories, category_names = number_names([domains[intent] for intent in intents])
+    labels, class_names = published.number_names(intents)
+    categories, category_names = published.number_names([domains[intent] for intent in intents])
     first = np.unique(features, axis=0, return_index=True)[1]
-    return Dataset(
+    return published.Dataset(
         Examples(features, labels, categories, class_names, category_names),
-        {**split_in_order(**sizes), "once": np.sort(first)},
+        {**published.split_in_order(**sizes), "once": np.sort(first)},
     )
 
 
@@ -92,8 +85,8 @@ def _read_domains(root: Path) -> dict[str, str]:
 
 
 def _read_json(path: Path) -> Any:
-    raw = read_bytes(path, "the file of CLINC150")
-    check_sum(path, raw, SUMS)
+    raw = published.read_bytes(path, "the file of CLINC150")
+    published.check_sum(path, raw, SUMS)
     try:
         return json.loads(raw)
     except (ValueError, RecursionError):
@@ -103,7 +96,7 @@ def _read_json(path: Path) -> Any:
 def _read_embeddings(root: Path, texts: list[str]) -> np.ndarray:
     path = root / "clinc150" / "minilm.npz"
     if not path.is_file():
-        refuse_missing(path, f"what '{SCRIPT}' writes")
+        published.refuse_missing(path, f"what '{SCRIPT}' writes")
     facts, arrays = read_arrays(path, KIND)
     rows = arrays.get("embeddings")
     if rows is None or rows.ndim != 2 or rows.dtype.kind != "f" or len(rows) != len(texts):

@@ -14,15 +14,10 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.data.examples import Examples
-from rankbits.papers.publishers.dataset import (
-    Dataset,
-    open_images,
-    read_bytes,
-    split_in_order,
-)
+from rankbits.papers.publishers import published
 
 
-def read(root: Path) -> Dataset:
+def read(root: Path) -> published.Dataset:
     """Images that have at least one label, multi-hot; parts ``train`` and ``val``."""
     folder = root / "coco"
     notes = folder / "annotations"
@@ -43,13 +38,15 @@ def read(root: Path) -> Dataset:
         labels.append(hot[kept])
         sizes[part] = len(kept)
     note = f"{bare:,} images without a label are left out." if bare else ""
-    examples = Examples(open_images(paths, "COCO"), np.concatenate(labels), class_names=names)
-    return Dataset(examples, split_in_order(**sizes), note)
+    examples = Examples(
+        published.open_images(paths, "COCO"), np.concatenate(labels), class_names=names
+    )
+    return published.Dataset(examples, published.split_in_order(**sizes), note)
 
 
 def _read_instances(path: Path) -> tuple[list[str], np.ndarray, tuple[str, ...]]:
     """File names, multi-hot labels and the names of the labels of one annotation file."""
-    raw = read_bytes(path, "the instance annotations of COCO")
+    raw = published.read_bytes(path, "the instance annotations of COCO")
     try:
         table: dict[str, Any] = json.loads(raw)
         kinds = sorted(table["categories"], key=lambda kind: kind["id"])

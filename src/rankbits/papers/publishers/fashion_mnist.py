@@ -13,12 +13,7 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.data.examples import Examples
-from rankbits.papers.publishers.dataset import (
-    Dataset,
-    check_sum,
-    refuse_missing,
-    split_in_order,
-)
+from rankbits.papers.publishers import published
 
 CLASSES = (
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag",
@@ -33,7 +28,7 @@ SUMS = {
 MOST_BYTES = 1 << 28
 
 
-def read(root: Path) -> Dataset:
+def read(root: Path) -> published.Dataset:
     """70,000 grey images of 28 x 28 in 10 classes; parts ``train`` and ``test``."""
     folder = root / "fashion-mnist"
     images, labels = [], []
@@ -45,9 +40,9 @@ def read(root: Path) -> Dataset:
             _check.refuse(f"{folder} has {part} labels past the {len(CLASSES)} classes.")
         images.append(shown)
         labels.append(named.astype(np.int64))
-    return Dataset(
+    return published.Dataset(
         Examples(np.concatenate(images)[..., None], np.concatenate(labels), class_names=CLASSES),
-        split_in_order(train=len(images[0]), test=len(images[1])),
+        published.split_in_order(train=len(images[0]), test=len(images[1])),
     )
 
 
@@ -55,7 +50,7 @@ def _read_idx(path: Path, axes: int) -> np.ndarray:
     """An idx file of bytes, packed (``.gz``) or not: magic, sizes, then the values."""
     packed = path.with_name(f"{path.name}.gz")
     if not packed.is_file() and not path.is_file():
-        refuse_missing(packed, "the four files of Fashion-MNIST")
+        published.refuse_missing(packed, "the four files of Fashion-MNIST")
     try:
         if packed.is_file():
             with gzip.open(packed) as file:
@@ -64,7 +59,7 @@ def _read_idx(path: Path, axes: int) -> np.ndarray:
             raw = path.read_bytes()
     except (OSError, EOFError, zlib.error):
         _check.refuse(f"{packed} is truncated or damaged.")
-    check_sum(path, raw, SUMS)
+    published.check_sum(path, raw, SUMS)
     sizes = np.frombuffer(raw[4 : 4 + 4 * axes].ljust(4 * axes, b"\0"), ">u4").astype(np.int64)
     values = np.frombuffer(raw, np.uint8)[4 + 4 * axes :]
     if raw[:4] != bytes((0, 0, 8, axes)) or len(values) != int(np.prod(sizes)):

@@ -7,18 +7,12 @@ from pathlib import Path
 from rankbits import _check
 from rankbits.data.examples import Examples
 from rankbits.data.folders import by_folder
-from rankbits.papers.publishers.dataset import (
-    Dataset,
-    number_names,
-    open_images,
-    refuse_missing,
-    split_in_order,
-)
+from rankbits.papers.publishers import published
 
 CLASSES = 100
 
 
-def read(root: Path) -> Dataset:
+def read(root: Path) -> published.Dataset:
     """Parts ``train`` and ``val``."""
     paths: list[str] = []
     wnids: list[str] = []
@@ -26,7 +20,7 @@ def read(root: Path) -> Dataset:
     for part in ("train", "val"):
         folder = root / "imagenet100" / part
         if not folder.is_dir():
-            refuse_missing(folder, "one folder of images for each of the 100 classes")
+            published.refuse_missing(folder, "one folder of images for each of the 100 classes")
         images = by_folder(folder)
         classes = [folders[0] for folders in images.values()]
         if wnids and set(wnids) != set(classes):
@@ -34,10 +28,12 @@ def read(root: Path) -> Dataset:
         paths += list(images)
         wnids += classes
         sizes[part] = len(images)
-    labels, names = number_names(wnids)
+    labels, names = published.number_names(wnids)
     if len(names) != CLASSES:
         _check.refuse(
             f"{root / 'imagenet100'} must hold {CLASSES} classes; it holds {len(names):,}."
         )
-    files = open_images(paths, "ImageNet100")
-    return Dataset(Examples(files, labels, class_names=names), split_in_order(**sizes))
+    files = published.open_images(paths, "ImageNet100")
+    return published.Dataset(
+        Examples(files, labels, class_names=names), published.split_in_order(**sizes)
+    )

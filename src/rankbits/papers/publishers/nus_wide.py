@@ -15,12 +15,12 @@ import numpy as np
 from rankbits import _check
 from rankbits.data.examples import Examples
 from rankbits.data.images import ImageFiles
-from rankbits.papers.publishers.dataset import Dataset, read_bytes, refuse_missing
+from rankbits.papers.publishers import published
 
 FREQUENT = 21
 
 
-def read(root: Path) -> Dataset:
+def read(root: Path) -> published.Dataset:
     """Images with at least one of the 21 most frequent labels, multi-hot over those; part ``all``.
 
     As many images have left Flickr, those that are not on disk are left out and counted.
@@ -40,7 +40,7 @@ def read(root: Path) -> Dataset:
     files = ImageFiles(np.array([str(folder / "Flickr" / names[row]) for row in rows]))
     lost = int((labelled & ~here).sum())
     note = f"{lost:,} images of the {FREQUENT} labels are not on disk and left out." if lost else ""
-    return Dataset(
+    return published.Dataset(
         Examples(files, hot[rows], class_names=tuple(concepts[i] for i in frequent)),
         {"all": np.arange(len(rows))},
         note,
@@ -49,7 +49,7 @@ def read(root: Path) -> Dataset:
 
 def _read_names(path: Path) -> list[str]:
     try:
-        text = read_bytes(path, "the image list of NUS-WIDE").decode("utf-8")
+        text = published.read_bytes(path, "the image list of NUS-WIDE").decode("utf-8")
     except UnicodeDecodeError:
         _check.refuse(f"{path} is not a text file of image names.")
     return [line.strip().replace("\\", "/") for line in text.splitlines() if line.strip()]
@@ -59,7 +59,7 @@ def _read_labels(folder: Path, rows: int) -> tuple[list[str], np.ndarray]:
     """Concepts in alphabetical order and (n, concepts) bool."""
     files = sorted(folder.glob("Labels_*.txt"))
     if not files:
-        refuse_missing(folder / "Labels_airport.txt", "the ground truth of NUS-WIDE")
+        published.refuse_missing(folder / "Labels_airport.txt", "the ground truth of NUS-WIDE")
     hot = np.empty((rows, len(files)), bool)
     for column, path in enumerate(files):
         text = path.read_bytes().translate(None, b"\r \t").rstrip(b"\n") + b"\n"
@@ -74,7 +74,7 @@ def _read_labels(folder: Path, rows: int) -> tuple[list[str], np.ndarray]:
 def _list_files(folder: Path) -> set[str]:
     """``concept/file.jpg`` of every image there is: one listing is quicker than 269,648 looks."""
     if not folder.is_dir():
-        refuse_missing(folder, "the images of NUS-WIDE")
+        published.refuse_missing(folder, "the images of NUS-WIDE")
     return {
         f"{part.name}/{file.name}"
         for part in os.scandir(folder)

@@ -17,13 +17,7 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.data.examples import Examples
-from rankbits.papers.publishers.dataset import (
-    Dataset,
-    check_sum,
-    number_names,
-    refuse_missing,
-    split_in_order,
-)
+from rankbits.papers.publishers import published
 
 SIDE = 105
 MOST_BYTES = 1 << 16
@@ -33,7 +27,7 @@ SUMS = {
 }
 
 
-def read(root: Path) -> Dataset:
+def read(root: Path) -> published.Dataset:
     """32,460 grey images of 105 x 105; parts ``background`` and ``evaluation``."""
     shown, alphabets, characters = [], [], []
     for part in SUMS:
@@ -41,11 +35,11 @@ def read(root: Path) -> Dataset:
         shown.append(images)
         alphabets += [alphabet for alphabet, _ in of]
         characters += [f"{alphabet}/{character}" for alphabet, character in of]
-    labels, class_names = number_names(characters)
-    categories, category_names = number_names(alphabets)
-    return Dataset(
+    labels, class_names = published.number_names(characters)
+    categories, category_names = published.number_names(alphabets)
+    return published.Dataset(
         Examples(np.concatenate(shown), labels, categories, class_names, category_names),
-        split_in_order(background=len(shown[0]), evaluation=len(shown[1])),
+        published.split_in_order(background=len(shown[0]), evaluation=len(shown[1])),
     )
 
 
@@ -59,7 +53,7 @@ def _read_part(folder: Path) -> tuple[np.ndarray, list[tuple[str, str]]]:
     if not images:
         _check.refuse(f"{folder} must hold Alphabet/characterNN/*.png; it holds none.")
     pixels = np.stack(images)
-    check_sum(folder, np.packbits(pixels == 0), SUMS)
+    published.check_sum(folder, np.packbits(pixels == 0), SUMS)
     return pixels[..., None], of
 
 
@@ -73,7 +67,7 @@ def _list_drawings(folder: Path) -> Iterator[tuple[str, bytes]]:
         for name in sorted(files):
             yield name, files[name].read_bytes()
     else:
-        refuse_missing(archive, "the archive of Omniglot")
+        published.refuse_missing(archive, "the archive of Omniglot")
 
 
 def _unpack(archive: Path, start: str) -> list[tuple[str, bytes]]:

@@ -12,30 +12,28 @@ from pathlib import Path
 import numpy as np
 
 from rankbits.data.examples import Examples
-from rankbits.papers.publishers.dataset import (
-    Dataset,
-    number_names,
-    open_images,
-    read_list,
-    split_in_order,
-)
+from rankbits.papers.publishers import published
 
 
-def read(root: Path, size: int) -> Dataset:
+def read(root: Path, size: int) -> published.Dataset:
     """Parts ``train`` and ``test``, the test list of ``size`` vehicles: 800, 1600 or 2400."""
     folder = root / "VehicleID_V1.0"
     lists = folder / "train_test_split"
     put = "the lists of VehicleID"
-    train = list(read_list(lists / "train_list.txt", "image vehicle", put))
-    test = list(read_list(lists / f"test_list_{size}.txt", "image vehicle", put))
-    models = dict(read_list(folder / "attribute" / "model_attr.txt", "vehicle model", put))
+    train = list(published.read_list(lists / "train_list.txt", "image vehicle", put))
+    test = list(published.read_list(lists / f"test_list_{size}.txt", "image vehicle", put))
+    models = dict(
+        published.read_list(folder / "attribute" / "model_attr.txt", "vehicle model", put)
+    )
     rows = train + test
-    labels, vehicles = number_names([vehicle for _, vehicle in rows])
+    labels, vehicles = published.number_names([vehicle for _, vehicle in rows])
     names = tuple(dict.fromkeys(models[v] for v in vehicles if v in models))
     number = {name: i for i, name in enumerate(names)}
     of_vehicle = np.array([number[models[v]] if v in models else -1 for v in vehicles], np.int64)
     paths = [str(folder / "image" / f"{image}.jpg") for image, _ in rows]
-    return Dataset(
-        Examples(open_images(paths, "VehicleID"), labels, of_vehicle[labels], vehicles, names),
-        split_in_order(train=len(train), test=len(test)),
+    return published.Dataset(
+        Examples(
+            published.open_images(paths, "VehicleID"), labels, of_vehicle[labels], vehicles, names
+        ),
+        published.split_in_order(train=len(train), test=len(test)),
     )
