@@ -20,6 +20,7 @@ from rankbits.commands.data import Data
 from rankbits.data import images
 from rankbits.data.examples import Examples, fingerprints
 from rankbits.data.folders import read_examples
+from rankbits.data.items import read_items
 from rankbits.data.images import ImageFiles, Unreadable, decode, measure
 from rankbits.data.inspect import inspect
 from rankbits.papers import find_protocol
@@ -412,8 +413,10 @@ def test_names_in_parquet_are_labels(tmp_path):
     rows = {"file_name": ["a.png", "b.png"], "labels": ["owl", "ant"], "title": ["x", "y"]}
     parquet.write_table(pyarrow.table(rows), tmp_path / "t.parquet")
     assert read_examples(tmp_path / "t.parquet").class_names == ("ant", "owl")
+    items = read_items(tmp_path / "t.parquet")
+    assert items.ids.tolist() == ["a.png", "b.png"] and items.titles == ("x", "y")
     parquet.write_table(pyarrow.table(rows).drop(["labels"]), tmp_path / "t.parquet")
-    with pytest.raises(Refusal, match=r"must have a column 'label' .*; it has file_name, title"):
+    with pytest.raises(Refusal, match=r"must have a column 'labels' .*; it has file_name, title"):
         read_examples(tmp_path / "t.parquet")
     rows = {"embeddings": [[1, 2], [3, 4]], "labels": [0, 1]}
     schema = pyarrow.schema(
@@ -434,7 +437,7 @@ def test_images_inside_parquet_are_refused_with_what_to_do(tmp_path):
 
 BAD_TABLES = {
     "must have a column 'path' or 'file' or 'image' or": "name,label\na,b\n",
-    "must have a column 'label' or 'labels' or 'class'; it has path": "path\na\n",
+    "must have a column 'labels' or 'label' or 'class'; it has path": "path\na\n",
     "must have rows; it has only its header": "path,label\n",
     "line 3 must have 2 fields; got 3": "path,label\na,b\na,b,c\n",
     "row 2 has no label": "path,label\na,b\nc,\n",
@@ -460,7 +463,7 @@ def test_array_files(tmp_path):
     np.savez(path, features=np.eye(2), labels=np.eye(2, dtype=int))
     assert read_examples(path).labels.dtype == bool
     np.savez(path, features=np.eye(2))
-    with pytest.raises(Refusal, match=r"must hold 'labels' and one of .* it holds features"):
+    with pytest.raises(Refusal, match="must hold 'labels' beside its vectors or images"):
         read_examples(path)
     np.savez(path, features=np.eye(2), labels=np.array([{}, None], object))
     with pytest.raises(Refusal, match="holds Python objects, which are not read"):

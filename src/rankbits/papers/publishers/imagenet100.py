@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rankbits import _check
 from rankbits.data.examples import Examples
-from rankbits.data.folders import by_folder
+from rankbits.data.folders import list_images
 from rankbits.papers.publishers import published
 
 CLASSES = 100
@@ -21,7 +21,7 @@ def read(root: Path) -> published.Dataset:
         folder = root / "imagenet100" / part
         if not folder.is_dir():
             published.refuse_missing(folder, "one folder of images for each of the 100 classes")
-        images = by_folder(folder)
+        images = list_images(folder)
         classes = [folders[0] for folders in images.values()]
         if wnids and set(wnids) != set(classes):
             _check.refuse(f"{folder} must have the classes of the other part; it has others.")
