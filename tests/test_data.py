@@ -20,9 +20,9 @@ from rankbits.commands.data import Data
 from rankbits.data import images
 from rankbits.data.examples import Examples, fingerprints
 from rankbits.data.folders import read_examples
-from rankbits.data.items import read_items
 from rankbits.data.images import ImageFiles, Unreadable, decode, measure
 from rankbits.data.inspect import inspect
+from rankbits.data.items import read_items
 from rankbits.papers import find_protocol
 
 # ---- examples
