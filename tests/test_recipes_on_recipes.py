@@ -12,7 +12,7 @@ from layouts import NETWORK, make_cifar10, unsummed, with_features
 from rankbits._check import Refusal
 from rankbits.papers import cell as cells
 from rankbits.papers.cell import run_cell
-from rankbits.papers.recipe import recipes
+from rankbits.papers.recipe import read_recipes
 from rankbits.papers.rows import Settings
 from rankbits.papers.source import SHORT
 from rankbits.train import source as sources
@@ -42,7 +42,7 @@ def made(tmp_path, monkeypatch):
 
 
 def run(settings: Settings, name: str) -> list[dict]:
-    (one,) = recipes(settings.recipes, [name])
+    (one,) = read_recipes(settings.recipes, [name])
     return run_cell(one, one.cells(16, 0)[0], settings)
 
 

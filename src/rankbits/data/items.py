@@ -93,7 +93,7 @@ def read_items(source: str | os.PathLike[str]) -> Items:
     )
 
 
-def _words(values: list[str]) -> np.ndarray:
+def _words(values: list) -> np.ndarray:
     words = np.empty(len(values), object)
     words[:] = values
     return words

@@ -2,15 +2,15 @@
 the rows they give. Nothing else in the package imports it but the commands."""
 
 from rankbits.papers.protocols import PROTOCOLS, find_protocol, protocol
-from rankbits.papers.recipe import Cell, Recipe, names, read_recipe, recipes
+from rankbits.papers.recipe import Cell, Recipe, list_names, read_recipe, read_recipes
 
 __all__ = [
     "PROTOCOLS",
     "Cell",
     "Recipe",
     "find_protocol",
-    "names",
+    "list_names",
     "protocol",
     "read_recipe",
-    "recipes",
+    "read_recipes",
 ]

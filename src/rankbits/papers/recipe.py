@@ -48,7 +48,7 @@ class Recipe:
     none, in the order of ``bits`` (of the values of [vary], where there are no bits). ``choose``:
     candidates by name, of which the one best on validation rows is judged, cell by cell.
 
-    >>> one = recipe_of("x/y", {
+    >>> one = make_recipe("x/y", {
     ...     "paper": "X", "place": "Table 1", "method": "CEL", "differs": "the network",
     ...     "bits": [16, 32], "seeds": [0, 1], "figures": {"none": [0.8, 0.9]},
     ...     "train": {"data": "cifar10-s1", "loss": "cel"}})
@@ -87,11 +87,11 @@ class Recipe:
         return [Cell(b, s, v) for v in self.varied() for b in lengths for s in seeds]
 
     def varied(self) -> list[dict[str, Any]]:
-        return combinations(self.vary)
+        return combine(self.vary)
 
     def config(self, cell: Cell, **changes: Any) -> TrainConfig:
         """The settings of a cell; ``changes`` come after what it varies."""
-        facts = changed(self.train, cell.vary) | {"seed": cell.seed}
+        facts = change_settings(self.train, cell.vary) | {"seed": cell.seed}
         if cell.bits is not None:
             facts["bits"] = cell.bits
         return TrainConfig().with_changes(**{**facts, **changes})
@@ -106,35 +106,36 @@ class Recipe:
         return values[order.index(place)]
 
 
-def combinations(table: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
+def combine(table: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
     """Every choice of one value a name; one empty choice where there are no names.
 
-    >>> combinations({"lr": (1, 2)}), combinations({})
+    >>> combine({"lr": (1, 2)}), combine({})
     ([{'lr': 1}, {'lr': 2}], [{}])
     """
-    return [dict(zip(table, each, strict=True)) for each in itertools.product(*table.values())]
+    return [dict(zip(table, values, strict=True)) for values in itertools.product(*table.values())]
 
 
-def changed(facts: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def change_settings(facts: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Facts with changes; ``options.x`` is option x of the loss.
 
-    >>> changed({"lr": 1, "options": {"a": 1}}, {"options.b": 2})
+    >>> change_settings({"lr": 1, "options": {"a": 1}}, {"options.b": 2})
     {'lr': 1, 'options': {'a': 1, 'b': 2}}
     """
-    made = {**facts, "options": dict(facts.get("options") or {})}
+    options = dict(facts.get("options") or {})
+    merged = dict(facts)
     for name, value in changes.items():
         head, _, option = name.partition(".")
         if option:
-            made["options"][option] = value
+            options[option] = value
         else:
-            made[head] = value
-    return made if made["options"] else {n: v for n, v in made.items() if n != "options"}
+            merged[head] = value
+    return {**merged, "options": options} if options else merged
 
 
 KEYS = tuple(f.name for f in dataclasses.fields(Recipe) if f.name != "name")
 
 
-def recipe_of(name: str, table: dict[str, Any]) -> Recipe:
+def make_recipe(name: str, table: dict[str, Any]) -> Recipe:
     """Make a recipe from a TOML table, or refuse the table in one sentence."""
     for key in table:
         if key not in KEYS:
@@ -184,7 +185,7 @@ def _check_values(recipe: Recipe) -> None:
         _check.refuse(f"{name} must have at least one seed and one quantizer.")
     if recipe.keep and (recipe.choose or recipe.scaled):
         _check.refuse(f"{name} keeps its runs, so it must neither choose nor have scaled = true.")
-    for changes in combinations(recipe.choose) + recipe.varied():
+    for changes in combine(recipe.choose) + recipe.varied():
         try:
             recipe.config(Cell(recipe.bits[0] if recipe.bits else None, 0, changes))
         except _check.Refusal as sentence:
@@ -238,10 +239,10 @@ def _check_figures(recipe: Recipe, table: Any) -> dict[str, tuple[float, ...]]:
 def read_recipe(path: Path, name: str) -> Recipe:
     """The recipe in a file, which lies as deep below the folder of recipes as its name says."""
     folder = path.parents[min(name.count("/"), len(path.parents) - 1)]
-    return recipe_of(name, read_table(path, folder))
+    return make_recipe(name, read_table(path, folder))
 
 
-def names(folder: str | os.PathLike[str]) -> list[str]:
+def list_names(folder: str | os.PathLike[str]) -> list[str]:
     """The names of all recipes under a folder, sorted; a file named with an underscore is none."""
     root = Path(folder)
     if not root.is_dir():
@@ -250,16 +251,16 @@ def names(folder: str | os.PathLike[str]) -> list[str]:
     return sorted(p.relative_to(root).with_suffix("").as_posix() for p in files)
 
 
-def recipes(folder: str | os.PathLike[str], wanted: Iterable[str] = ()) -> list[Recipe]:
+def read_recipes(folder: str | os.PathLike[str], wanted: Iterable[str] = ()) -> list[Recipe]:
     """The recipes called so: a file's name, or a folder's for all in it. None: all."""
-    known = names(folder)
+    known = list_names(folder)
     chosen: list[str] = []
     for word in wanted or ("",):
-        given = word.strip("/").removesuffix(".toml")
-        found = [n for n in known if not given or n == given or n.startswith(f"{given}/")]
-        if not found:
+        name = word.strip("/").removesuffix(".toml")
+        called_so = [n for n in known if not name or n == name or n.startswith(f"{name}/")]
+        if not called_so:
             every = {*known, *(str(p) for n in known for p in Path(n).parents if p.name)}
-            near = _check.nearest(given, sorted(every))
+            near = _check.nearest(name, sorted(every))
             _check.refuse(f"There is no recipe '{word}' in {folder}{near}.")
-        chosen += [n for n in found if n not in chosen]
+        chosen += [n for n in called_so if n not in chosen]
     return [read_recipe(Path(folder) / f"{n}.toml", n) for n in chosen]

@@ -25,7 +25,7 @@ READS = (
 )  # fmt: skip
 
 
-def source_of(config: TrainConfig, seen: int | None = None, short: bool = False) -> Source:
+def read_cell_source(config: TrainConfig, seen: int | None = None, short: bool = False) -> Source:
     """The rows of ``config.data``, a protocol; images at ``seen``; few rows if ``short``."""
     facts = {name: value for name, value in config.facts().items() if name in READS}
     return _read(json.dumps(facts, sort_keys=True), seen, short)
@@ -42,22 +42,22 @@ def _read(facts: str, seen: int | None, short: bool) -> Source:
     assert how is not None
     if seen is not None:
         dark = how.name in DARK_INK
-        how = replace(how, examples=reduced(how.examples, seen, dark))
-        held = None if source.held is None else reduced(source.held, seen, dark)
-        source = Source(reduced(source.train, seen, dark), held, how)
+        how = replace(how, examples=reduce_images(how.examples, seen, dark))
+        held = None if source.held is None else reduce_images(source.held, seen, dark)
+        source = Source(reduce_images(source.train, seen, dark), held, how)
     if not short:
         return replace(source, protocol=how)
-    few = _shortened(source, how)
+    few = _shorten(source, how)
     if config.teachers:  # they label what is left of the database, not the whole of it
         few = replace(few, train=add_taught(few.train, few.protocol, how.validation, config))
     return few
 
 
-def reduced(examples: Examples, side: int, dark: bool = False) -> Examples:
+def reduce_images(examples: Examples, side: int, dark: bool = False) -> Examples:
     """Images at ``side`` x ``side``, once and for all; ``dark`` ones inverted.
 
     >>> one = Examples(np.full((1, 4, 4, 1), 255, np.uint8), [7])
-    >>> reduced(one, 2, dark=True).inputs.max(), reduced(one, 2).inputs.shape
+    >>> reduce_images(one, 2, dark=True).inputs.max(), reduce_images(one, 2).inputs.shape
     (np.uint8(0), (1, 2, 2, 1))
     """
     if not isinstance(examples.inputs, np.ndarray) or examples.kind != "images":
@@ -71,7 +71,7 @@ def reduced(examples: Examples, side: int, dark: bool = False) -> Examples:
     return replace(examples, inputs=np.concatenate(parts))
 
 
-def _shortened(source: Source, how: Protocol) -> Source:
+def _shorten(source: Source, how: Protocol) -> Source:
     """A few rows of everything: the first where classes lie together, else evenly spread."""
 
     def few(rows: np.ndarray, part: str) -> np.ndarray:
