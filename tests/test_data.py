@@ -18,7 +18,7 @@ from rankbits import cli
 from rankbits._check import Refusal
 from rankbits.commands.data import Data
 from rankbits.data import images
-from rankbits.data.examples import Examples, fingerprints
+from rankbits.data.examples import Examples, hash_rows
 from rankbits.data.folders import read_examples
 from rankbits.data.images import ImageFiles, Unreadable, decode, measure
 from rankbits.data.inspect import inspect
@@ -75,7 +75,7 @@ def test_subsets_refuse_rows_that_are_not_there():
 @given(st.lists(st.binary(min_size=3, max_size=3), max_size=30))
 def test_equal_bytes_have_equal_fingerprints(rows):
     values = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, 1, 1, 3)
-    found = fingerprints(values)
+    found = hash_rows(values)
     assert found.dtype == np.uint64 and len(set(found.tolist())) == len(set(rows))
     for i, row in enumerate(rows):
         assert found[i] == found[rows.index(row)]

@@ -29,9 +29,9 @@ class Batches(Sampler[list[int]], abc.ABC):
         self, labels: Any, batch_size: int, *, seed: int = 0, rank: int = 0, world: int = 1
     ) -> None:
         names = _check.label_names("labels", labels)
-        found = _check.array("labels", labels) if names is None else names
-        rows = len(found) if found.ndim else 0
-        self.labels = _check.labels("labels", found, rows, names=True)
+        values = _check.array("labels", labels) if names is None else names
+        rows = len(values) if values.ndim else 0
+        self.labels = _check.labels("labels", values, rows, names=True)
         _check.not_empty("labels", len(self.labels))
         if self.labels.ndim == 2 and not isinstance(self, RandomBatches):
             _check.refuse(

@@ -46,8 +46,8 @@ def read_examples(path: str | os.PathLike[str]) -> Examples:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "list.csv").write_text("path,label\\na.png,cat\\nb.png,cat|dog\\n")
-    ...     found = read_examples(Path(folder, "list.csv"))
-    >>> found.class_names, found.labels.tolist()
+    ...     examples = read_examples(Path(folder, "list.csv"))
+    >>> examples.class_names, examples.labels.tolist()
     (('cat', 'dog'), [[True, False], [True, True]])
     """
     reading = read_leniently(path)
@@ -71,17 +71,17 @@ def read_leniently(path: str | os.PathLike[str]) -> Reading:
     """``read_examples``, which leaves out image files that lie at another depth than most."""
     source = Path(path)
     if source.is_dir():
-        return _of_folder(source)
-    return Reading(_of_file(source))
+        return _read_folder(source)
+    return Reading(_read_file(source))
 
 
-def _of_file(source: Path) -> Examples:
+def _read_file(source: Path) -> Examples:
     if not source.is_file():
         _check.refuse(f"{source} does not exist.")
     if is_table(source):
-        return _of_table(source, read_table(source))
+        return _read_table(source, read_table(source))
     if source.suffix in ARRAYS:
-        return _of_arrays(source)
+        return _read_arrays(source)
     _check.refuse(
         f"{source} must be a folder of images, a table ({', '.join(TABLES)}) or arrays "
         f"({', '.join(ARRAYS)})."
@@ -98,7 +98,7 @@ def list_images(folder: str | os.PathLike[str]) -> dict[str, tuple[str, ...]]:
 
     Hidden files and files without the ending of an image are skipped; linked folders are followed.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    images: dict[str, tuple[str, ...]] = {}
     # a stack, and a limit on depth, so that a link to a folder above ends
     waiting: list[tuple[str, tuple[str, ...]]] = [(os.fspath(folder), ())]
     while waiting:
@@ -112,67 +112,67 @@ def list_images(folder: str | os.PathLike[str]) -> dict[str, tuple[str, ...]]:
                 if len(names) < DEEPEST:
                     deeper.append((entry.path, (*names, entry.name)))
             elif entry.name.lower().endswith(SUFFIXES):
-                found[entry.path] = names
+                images[entry.path] = names
         waiting += reversed(deeper)
-    return found
+    return images
 
 
-def _of_folder(folder: Path) -> Reading:
-    found = list_images(folder)
-    if not found:
+def _read_folder(folder: Path) -> Reading:
+    images = list_images(folder)
+    if not images:
         _check.refuse(f"{folder} holds no image ({', '.join(SUFFIXES)}).")
     metadata = find_metadata(folder)
     if metadata is not None:
         source, columns = metadata
         label = find_label_column(source, columns)
         if label:
-            return _of_metadata(source, columns, label, found)
-        if not any(found.values()):
+            return _read_listed(source, columns, label, images)
+        if not any(images.values()):
             _check.refuse(
                 f"{source} must have a column 'label', or one whose values repeat; it has "
                 f"{', '.join(columns)}."
             )
-    return _of_classes(folder, found)
+    return _read_classes(folder, images)
 
 
-def _of_metadata(
-    source: Path, columns: Columns, label: str, found: dict[str, tuple[str, ...]]
+def _read_listed(
+    source: Path, columns: Columns, label: str, images: dict[str, tuple[str, ...]]
 ) -> Reading:
     names = find_column(columns, "path"), find_column(columns, "category")
     table = {name: columns[name] for name in names if name} | {"label": columns[label]}
-    examples = _of_table(source, table)
+    examples = _read_table(source, table)
     notes = [f"labels are the column '{label}' of {source.name}"]
     listed = {os.path.normpath(path) for path in examples.inputs.paths}  # type: ignore[union-attr]
-    unlisted = sum(os.path.normpath(path) not in listed for path in found)
+    unlisted = sum(os.path.normpath(path) not in listed for path in images)
     if unlisted:
         notes.append(f"{unlisted:,} images are not in {source.name}, and are left out")
     return Reading(examples, notes=tuple(notes))
 
 
-def _of_classes(folder: Path, found: dict[str, tuple[str, ...]]) -> Reading:
-    counts = Counter(len(names) for names in found.values())
+def _read_classes(folder: Path, images: dict[str, tuple[str, ...]]) -> Reading:
+    counts = Counter(len(names) for names in images.values())
     depth = min(counts, key=lambda depth: (-counts[depth], depth))
-    misplaced = tuple(path for path, names in found.items() if len(names) != depth)
-    found = {path: names for path, names in found.items() if len(names) == depth}
+    misplaced = tuple(path for path, names in images.items() if len(names) != depth)
+    images = {path: names for path, names in images.items() if len(names) == depth}
     if depth not in (1, 2):
         _check.refuse(
-            f"{folder} must hold class/*.png or category/class/*.png; got {next(iter(found))}."
+            f"{folder} must hold class/*.png or category/class/*.png; got {next(iter(images))}."
         )
-    tops = {names[0] for names in found.values()}
+    tops = {names[0] for names in images.values()}
     if {top.lower() for top in tops} <= SPLITS:
         what = "classes" if depth == 1 else "categories"
         _check.refuse(
             f"{folder} holds splits ({', '.join(sorted(tops))}), not {what}: give one of them."
         )
-    labels, classes = number_names(["/".join(names) for names in found.values()])
-    files = ImageFiles(np.array(list(found), dtype=str))
+    labels, classes = number_names(["/".join(names) for names in images.values()])
+    files = ImageFiles(np.array(list(images), dtype=str))
     if depth == 1:
         return Reading(Examples(files, labels, class_names=classes), misplaced)
-    groups, categories = number_names([names[0] for names in found.values()])
+    groups, categories = number_names([names[0] for names in images.values()])
     return Reading(Examples(files, labels, groups, classes, categories), misplaced)
 
 
-def _of_table(source: Path, columns: Columns) -> Examples:
+def _read_table(source: Path, columns: Columns) -> Examples:
     names = {wanted: find_column(columns, wanted) for wanted in COLUMNS}
     for wanted in ("path", "label"):
         if not names[wanted]:
@@ -221,7 +221,7 @@ def _read_labels(source: Path, texts: Sequence[str]) -> tuple[np.ndarray, tuple[
     return hot, classes
 
 
-def _of_arrays(source: Path) -> Examples:
+def _read_arrays(source: Path) -> Examples:
     rows = read_rows(source)
     if rows.labels is None:
         _check.refuse(f"{source} must hold 'labels' beside its vectors or images.")

@@ -77,71 +77,71 @@ def read_items(source: str | os.PathLike[str]) -> Items:
     """
     where = Path(source)
     if where.is_dir():
-        return _of_folder(where)
+        return _read_folder(where)
     if not where.is_file():
         _check.refuse(f"{where} does not exist.")
     if where.suffix.lower() in SUFFIXES:
         paths = np.array([str(where)])
-        return Items(ImageFiles(paths), _words([where.name]), titles=(where.stem,))
+        return Items(ImageFiles(paths), _as_objects([where.name]), titles=(where.stem,))
     if is_table(where):
-        return _of_table(where)
+        return _read_table(where)
     if where.suffix in FORMS:
-        return _of_arrays(where)
+        return _read_arrays(where)
     _check.refuse(
         f"{where} must be a folder of images, an image, a table ({', '.join(TABLES)}) or vectors "
         f"({', '.join(FORMS)})."
     )
 
 
-def _words(values: list) -> np.ndarray:
+def _as_objects(values: list) -> np.ndarray:
     words = np.empty(len(values), object)
     words[:] = values
     return words
 
 
-def _of_folder(folder: Path) -> Items:
+def _read_folder(folder: Path) -> Items:
     files = list_images(folder)
     if not files:
         _check.refuse(f"{folder} holds no image ({', '.join(SUFFIXES)}).")
     if find_metadata(folder) is not None:
-        return _of_examples(read_examples(folder), folder)
+        return _make_items(read_examples(folder), folder)
     labels, names = number_known("/".join(above) for above in files.values())
     return Items(
         ImageFiles(np.array(list(files))),
-        _words([file_id(path, folder) for path in files]),
+        _as_objects([file_id(path, folder) for path in files]),
         labels if names else None,
         names,
         tuple(Path(path).stem for path in files),
     )
 
 
-def _of_examples(examples: Examples, folder: Path) -> Items:
+def _make_items(examples: Examples, folder: Path) -> Items:
     assert isinstance(examples.inputs, ImageFiles)
     paths = examples.inputs.paths.tolist()
     return Items(
         examples.inputs,
-        _words([file_id(path, folder) for path in paths]),
+        _as_objects([file_id(path, folder) for path in paths]),
         examples.labels,
         examples.class_names,
         tuple(Path(path).stem for path in paths),
     )
 
 
-def _of_table(source: Path) -> Items:
-    items = _of_examples(read_examples(source), source.parent)
+def _read_table(source: Path) -> Items:
+    items = _make_items(read_examples(source), source.parent)
     columns = {name.strip().lower(): values for name, values in read_table(source).items()}
     titles = next((columns[n] for n in ("title", "name", "text") if n in columns), None)
     return replace(
         items,
-        ids=_words(list(columns["id"])) if "id" in columns else items.ids,
+        ids=_as_objects(list(columns["id"])) if "id" in columns else items.ids,
         titles=items.titles if titles is None else tuple(titles),
     )
 
 
-def _of_arrays(source: Path) -> Items:
+def _read_arrays(source: Path) -> Items:
     rows = read_rows(source)
     ids = np.arange(len(rows.inputs)) if rows.ids is None else rows.ids
     if ids.dtype.kind == "U":
-        ids = _words(ids.tolist())
+        ids = _as_objects(ids.tolist())
     titles = None if rows.titles is None else tuple(map(str, rows.titles.tolist()))
     return Items(rows.inputs, ids, rows.labels, rows.class_names, titles)

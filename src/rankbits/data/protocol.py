@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rankbits import _check
-from rankbits.data.examples import Examples, fingerprints
+from rankbits.data.examples import Examples, hash_rows
 
 PARTS = ("train", "queries", "database", "validation")
 WORDS = {
@@ -101,7 +101,7 @@ def find_leaks(protocol: Protocol) -> list[str]:
     >>> find_leaks(Protocol("mine", examples, [2], [0], [1, 2]))
     ['1 of 1 queries has the same bytes as an image of the database.']
     """
-    prints = fingerprints(protocol.examples.inputs)
+    prints = hash_rows(protocol.examples.inputs)
     pairs = [("queries", "train")]
     if not protocol.exclude_self:
         pairs.insert(0, ("queries", "database"))

@@ -15,7 +15,7 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.data.batches import Batches, RandomBatches
-from rankbits.data.circles import circles
+from rankbits.data.circles import make_circles
 
 SAMPLERS = ("auto", "shuffled", "random", "hard", "vehicleid")
 
@@ -61,18 +61,18 @@ class ClassBatches(Batches):
         if self.per_class is not None:
             yield from self._balanced(draw, self.per_class)
             return
-        (ring,) = circles(self._groups, np.zeros_like(self._groups), None, draw)
+        (ring,) = make_circles(self._groups, np.zeros_like(self._groups), None, draw)
         for _ in range(self._length):
             yield ring.take(self.batch_size)
 
-    def _balanced(self, draw: np.random.Generator, each: int) -> Iterator[np.ndarray]:
+    def _balanced(self, draw: np.random.Generator, few: int) -> Iterator[np.ndarray]:
         rows = draw.permutation(len(self.labels))
         rows = rows[np.argsort(self._groups[rows], kind="stable")]
         sizes = np.bincount(self._groups)
         first = np.cumsum(sizes) - sizes
         seen = np.zeros_like(sizes)
-        together, waiting = self.batch_size // each, np.empty(0, np.int64)
-        step = np.arange(each)
+        together, waiting = self.batch_size // few, np.empty(0, np.int64)
+        step = np.arange(few)
         for _ in range(self._length):
             if len(waiting) < together:
                 fresh = draw.permutation(len(sizes))
@@ -84,7 +84,7 @@ class ClassBatches(Batches):
                 classes, waiting = waiting[:together], waiting[together:]
             size = sizes[classes, None]
             spots = first[classes, None] + (seen[classes, None] + step) % size
-            seen[classes] += each
+            seen[classes] += few
             yield rows[spots[step < size]]
 
 
@@ -112,7 +112,7 @@ class HalfBatches(Batches):
         """The two circles of each batch (n, 2), counted in ascending order of categories."""
 
     def _batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
-        rings = circles(self._groups, self.categories, self.per_class, draw)
+        rings = make_circles(self._groups, self.categories, self.per_class, draw)
         for pair in self._pairs(draw):
             yield np.concatenate([rings[ring].take(self.batch_size // 2) for ring in pair])
 
@@ -248,17 +248,17 @@ def make_sampler(
 def _choose(
     labels: Any, categories: Any, batch_size: int, per_class: int | None
 ) -> tuple[str, int | None]:
-    found = _check.array("labels", labels)
-    if found.ndim != 1 or not len(found):
+    values = _check.array("labels", labels)
+    if values.ndim != 1 or not len(values):
         return "shuffled", None
-    size, classes = _check.whole("batch_size", batch_size, 2), len(np.unique(found))
+    size, classes = _check.whole("batch_size", batch_size, 2), len(np.unique(values))
     name = "random"
     if categories is not None:
         known = np.unique(_check.array("categories", categories))
         halves = size % 2 == 0 and size >= 4
         name = "hard" if len(known) > 1 and known[0] >= 0 and halves else "random"
     room = size // 2 if name == "hard" else size
-    if per_class is None and 4 * len(found) > room * classes:
+    if per_class is None and 4 * len(values) > room * classes:
         few = 0 if name == "hard" else size // classes
         if few and size // few > classes:  # more classes would fit than there are
             few = size // (classes + 1) + 1

@@ -35,17 +35,17 @@ def split_own(
     >>> train, held_out
     (array([0, 1, 4, 5]), array([2, 3]))
     """
-    share = _share(validation)
-    classes = _one_class(examples.labels)
+    share = _check_share(validation)
+    classes = _pick_class(examples.labels)
     draw = make_draw(seed)
     mixed = shuffle(np.arange(len(classes)), draw)
-    found, number, sizes = np.unique(classes, return_inverse=True, return_counts=True)
+    every_class, number, sizes = np.unique(classes, return_inverse=True, return_counts=True)
     most = np.maximum(sizes - 2, 0)
     quota = np.minimum((sizes * share).astype(np.int64), most)
     # what rounding down left over goes to the classes that lost most by it, at most one each
     wanted = int(np.floor(share * len(classes) + 0.5)) - int(quota.sum())
     loss = np.where(quota < most, sizes * share - quota, -1.0)
-    order = shuffle(np.arange(len(found)), draw)
+    order = shuffle(np.arange(len(every_class)), draw)
     order = order[np.argsort(-loss[order], kind="stable")]
     quota[order[: max(0, min(wanted, int((loss >= 0).sum())))]] += 1
     held = np.zeros(len(classes), bool)
@@ -66,21 +66,21 @@ def split_classes(
     >>> train, held_out
     (array([0, 1, 2, 3]), array([4, 5]))
     """
-    share = _share(validation)
-    classes = _one_class(examples.labels)
+    share = _check_share(validation)
+    classes = _pick_class(examples.labels)
     mixed = shuffle(np.unique(classes), make_draw(seed))
     held = np.isin(classes, mixed[: int(np.floor(share * len(mixed) + 0.5))])
     return np.flatnonzero(~held), np.flatnonzero(held)
 
 
-def _share(validation: float) -> float:
+def _check_share(validation: float) -> float:
     share = _check.number("validation", validation)
     if not 0 <= share < 1:
         _check.refuse(f"validation must be a share of at least 0 and below 1; got {validation!r}.")
     return share
 
 
-def _one_class(labels: np.ndarray) -> np.ndarray:
+def _pick_class(labels: np.ndarray) -> np.ndarray:
     if labels.ndim == 1:
         return labels
     rarity = np.argsort(labels.sum(axis=0), kind="stable")

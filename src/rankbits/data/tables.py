@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rankbits import _check
@@ -48,6 +49,29 @@ def read_table(source: Path) -> Columns:
             return _read_text(source, file)
     except (UnicodeDecodeError, csv.Error):
         _check.refuse(f"{source} is not a table in UTF-8 text.")
+
+
+def read_fields(
+    path: str | os.PathLike[str], form: str, skip: int = 0
+) -> Iterator[tuple[int, list[str]]]:
+    """The number and the words of each line after the first ``skip``, as many as ``form`` has."""
+    if not Path(path).is_file():
+        _check.refuse(f"{path} does not exist or is not a file.")
+    wanted, empty = len(form.split()), True
+    try:
+        with open(path, encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                words = line.split()
+                if number <= skip or not words:
+                    continue
+                if len(words) != wanted:
+                    _check.refuse(f"{path} line {number} must be '{form}'; got {line.strip()!r}.")
+                empty = False
+                yield number, words
+    except UnicodeDecodeError:
+        _check.refuse(f"{path} is not a text file of lines '{form}'.")
+    if empty:
+        _check.refuse(f"{path} is empty; it must hold lines '{form}'.")
 
 
 def _read_text(source: Path, lines: Iterable[str]) -> Columns:

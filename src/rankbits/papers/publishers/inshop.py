@@ -25,7 +25,7 @@ def read(root: Path) -> published.Dataset:
     folder = root / "inshop"
     beside = folder / "list_eval_partition.txt"
     source = beside if beside.is_file() else folder / "Eval" / "list_eval_partition.txt"
-    rows = list(published.read_list(source, FORM, "the partition of In-Shop", 2))
+    rows = published.read_list(source, FORM, "the partition of In-Shop", 2)
     for name, _, part in rows:
         if part not in PARTS or name.count("/") < 4:
             _check.refuse(

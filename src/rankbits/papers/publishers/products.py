@@ -20,7 +20,7 @@ def read(root: Path) -> published.Dataset:
     """Parts ``train`` and ``test``, of different products."""
     folder = root / "Stanford_Online_Products"
     lists = [
-        list(published.read_list(folder / f"Ebay_{part}.txt", FORM, f"the lists of {NAME}", skip=1))
+        published.read_list(folder / f"Ebay_{part}.txt", FORM, f"the lists of {NAME}", skip=1)
         for part in ("train", "test")
     ]
     rows = lists[0] + lists[1]

@@ -4,7 +4,7 @@ missing or not the publisher's, reading lists, numbering names."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,6 +15,7 @@ from rankbits import _check
 from rankbits._files import ROOT
 from rankbits.data.examples import Examples
 from rankbits.data.images import ImageFiles
+from rankbits.data.tables import read_fields
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,20 +69,11 @@ def read_bytes(path: Path, put: str) -> bytes:
     return path.read_bytes()
 
 
-def read_list(path: Path, form: str, put: str, skip: int = 0) -> Iterator[list[str]]:
+def read_list(path: Path, form: str, put: str, skip: int = 0) -> list[list[str]]:
     """The words of each line of a publisher's list, as many as ``form`` has."""
-    wanted = len(form.split())
-    try:
-        lines = read_bytes(path, put).decode("utf-8").split("\n")
-    except UnicodeDecodeError:
-        _check.refuse(f"{path} is not a text file of lines '{form}'.")
-    for number, line in enumerate(lines, 1):
-        words = line.split()
-        if number <= skip or not words:
-            continue
-        if len(words) != wanted:
-            _check.refuse(f"{path} line {number} must be '{form}'; got {line.strip()!r}.")
-        yield words
+    if not path.is_file():
+        refuse_missing(path, put)
+    return [words for _, words in read_fields(path, form, skip)]
 
 
 def number_names(names: list[str]) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -20,20 +20,18 @@ def read(root: Path, size: int) -> published.Dataset:
     folder = root / "VehicleID_V1.0"
     lists = folder / "train_test_split"
     put = "the lists of VehicleID"
-    train = list(published.read_list(lists / "train_list.txt", "image vehicle", put))
-    test = list(published.read_list(lists / f"test_list_{size}.txt", "image vehicle", put))
-    models = dict(
-        published.read_list(folder / "attribute" / "model_attr.txt", "vehicle model", put)
-    )
+    train = published.read_list(lists / "train_list.txt", "image vehicle", put)
+    test = published.read_list(lists / f"test_list_{size}.txt", "image vehicle", put)
+    attributes = folder / "attribute" / "model_attr.txt"
+    models = dict(published.read_list(attributes, "vehicle model", put))
     rows = train + test
     labels, vehicles = published.number_names([vehicle for _, vehicle in rows])
     names = tuple(dict.fromkeys(models[v] for v in vehicles if v in models))
     number = {name: i for i, name in enumerate(names)}
     of_vehicle = np.array([number[models[v]] if v in models else -1 for v in vehicles], np.int64)
     paths = [str(folder / "image" / f"{image}.jpg") for image, _ in rows]
+    files = published.open_images(paths, "VehicleID")
     return published.Dataset(
-        Examples(
-            published.open_images(paths, "VehicleID"), labels, of_vehicle[labels], vehicles, names
-        ),
+        Examples(files, labels, of_vehicle[labels], vehicles, names),
         published.split_in_order(train=len(train), test=len(test)),
     )
