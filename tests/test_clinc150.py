@@ -127,14 +127,6 @@ def test_embeddings_of_other_texts_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("data_full.json", b"{", "truncated, damaged or not JSON"),
-        ("data_full.json", b"\xff\xfe\xff", "truncated, damaged or not JSON"),
-        ("data_full.json", b"[" * 100_000, "truncated, damaged or not JSON"),
-        ("data_full.json", b"[]", r"must hold lists of \[text, intent\] called 'train', 'val'"),
-        ("data_full.json", b'{"train": [["a"]], "val": [], "test": []}', "must hold lists of"),
-        ("data_full.json", b'{"train": [["a", 1]], "val": 1}', "must hold lists of"),
-        ("domains.json", b"[1]", "must hold the list of intents of each domain"),
-        ("domains.json", b'{"d": ["x"]}', "has no domain of 'd0i0'"),
         ("minilm.npz", b"PK\3\4 no zip", "truncated, damaged or not a rankbits text embeddings"),
         ("minilm.npz", b"", "truncated, damaged or not a rankbits text embeddings"),
     ],

@@ -288,7 +288,6 @@ BROKEN = {
     "cifar-10-batches-bin/test_batch.bin": ("cifar10-s1", b"\0" * 3072, "records of 3,073 bytes"),
     "cifar-10-batches-bin/data_batch_1.bin": ("cifar10-s1", b"\x0b" * 3073, "past the 10 classes"),
     "fashion-mnist/train-images-idx3-ubyte.gz": ("fashion-mnist", b"\x1f\x8b", "truncated or dam"),
-    "fashion-mnist/t10k-labels-idx1-ubyte.gz": ("fashion-mnist", b"", "not an idx file"),
     "omniglot/images_background.zip": ("omniglot", b"PK\3\4", "damaged or not a zip file"),
     "Stanford_Online_Products/Ebay_test.txt": ("products", b"a\nb c\n", "line 2 must be 'image_id"),
     "inshop/Eval/list_eval_partition.txt": ("inshop", b"1\nx\na b c\n", "must name img/WHO/WHAT"),

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import queue
 import signal
-import threading
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -170,39 +170,21 @@ def ignore_signals(worker: int) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _read_ahead(gather, batches: Iterable[list[int]]) -> Iterator[Batch]:  # type: ignore[no-untyped-def]
-    """``gather`` of each batch, made by a thread that keeps a few of them ready."""
-    ready: queue.Queue = queue.Queue(AHEAD)
-    stopped = threading.Event()
-
-    def offer(item: object) -> bool:
-        while not stopped.is_set():
-            try:
-                ready.put(item, timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    def work() -> None:
-        try:
-            for rows in batches:
-                if not offer(gather(rows)):
-                    return
-            offer(None)
-        except BaseException as error:
-            offer(error)
-
-    thread = threading.Thread(target=work, daemon=True, name="rankbits-loader")
-    thread.start()
+def _read_ahead(
+    gather: Callable[[list[int]], Batch], batches: Iterable[list[int]]
+) -> Iterator[Batch]:
+    """``gather`` of each batch, in a thread that keeps a few of them ready."""
+    pool = ThreadPoolExecutor(1, "rankbits-loader")
+    ready: deque[Future[Batch]] = deque()
     try:
-        while (item := ready.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
+        for rows in batches:
+            ready.append(pool.submit(gather, rows))
+            if len(ready) > AHEAD:
+                yield ready.popleft().result()
+        while ready:
+            yield ready.popleft().result()
     finally:
-        stopped.set()
-        thread.join()
+        pool.shutdown(cancel_futures=True)
 
 
 def in_order(rows: int, size: int) -> list[list[int]]:
