@@ -40,7 +40,7 @@ def read_source(config: TrainConfig, protocol: Protocol | None = None) -> Source
     source = own_source(frozen_features(examples, config) if config.features else examples, config)
     if not config.teachers:
         return source
-    return replace(source, train=add_taught(source.train, None, None, config))
+    return replace(source, train=_add_taught(source.train, None, None, config))
 
 
 def own_source(examples: Examples, config: TrainConfig) -> Source:
@@ -61,11 +61,11 @@ def _split_protocol(protocol: Protocol, config: TrainConfig) -> Source:
         train, held = train[rows], train[others]
     examples = protocol.examples.subset(train)
     if config.teachers:
-        examples = add_taught(examples, protocol, held, config)
+        examples = _add_taught(examples, protocol, held, config)
     return Source(examples, None if held is None else protocol.examples.subset(held), protocol)
 
 
-def add_taught(
+def _add_taught(
     train: Examples, protocol: Protocol | None, held: np.ndarray | None, config: TrainConfig
 ) -> Examples:
     """The training rows, and those of the database that teachers label; never a query, and never a
