@@ -11,6 +11,8 @@ from rankbits import _check
 from rankbits._check import refuse
 from rankbits._option import option
 
+HEADER = ("row", "bits", "quantizer", "varied", "metric", "here", "seeds", "paper", "ties")
+
 
 @dataclass(frozen=True)
 class Reproduce:
@@ -62,51 +64,44 @@ class Reproduce:
             print(f"{len(every) - len(todo):,} of {len(every):,} cells are there already.")
         failed = []
         for number, done in enumerate(jobs.run_jobs(todo, settings, results, self.jobs), 1):
-            said = done.failed or ", ".join(map(_value, done.rows))
+            said = done.failed or ", ".join(map(_spell_value, done.rows))
             print(f"[{number}/{len(todo)}] {done.job}: {said} ({done.seconds:.0f} s)", flush=True)
             failed += [done] if done.failed else []
         keys = {key for job in every for key in job.keys(settings)}
         files = {rows.name_file(results, r.paper, self.short) for r in recipes}
         kept = (row for path in sorted(files) for row in rows.read_rows(path))
-        print(table(row for row in kept if rows.key(row) in keys))
+        print(draw_table(row for row in kept if rows.key(row) in keys))
         if failed:
             first = f"{failed[0].job}: {failed[0].failed}"
             refuse(f"{len(failed):,} of {len(todo):,} cells failed; the first is {first}")
 
 
-def _value(row: dict[str, Any]) -> str:
+def _spell_value(row: dict[str, Any]) -> str:
     shown = "" if row["quantizer"] == "none" else f"{row['quantizer']} "
-    return f"{shown}{_number(row['value'])}"
+    return f"{shown}{_spell(row['value'])}"
 
 
-def _number(value: float | None) -> str:
+def _spell(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-def table(rows: Iterable[dict[str, Any]]) -> str:
+def draw_table(rows: Iterable[dict[str, Any]]) -> str:
     """A line for each row of a paper and code length: mean and deviation over seeds, its figure."""
     from rankbits.papers.rows import measure_spread
 
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:
         varied = ", ".join(f"{n} {v}" for n, v in row["vary"].items())
-        place: tuple[str, ...] = (
-            row["name"],
-            str(row["bits"] or ""),
-            row["quantizer"],
-            varied,
-            row["metric"],
-        )
+        bits = str(row["bits"] or "")
+        place: tuple[str, ...] = (row["name"], bits, row["quantizer"], varied, row["metric"])
         groups.setdefault(place, []).append(row)
-    lines: list[tuple[str, ...]] = [
-        ("row", "bits", "quantizer", "varied", "metric", "here", "seeds", "paper", "ties")
-    ]
+    lines: list[tuple[str, ...]] = [HEADER]
     for place, group in groups.items():
         mean, deviation = measure_spread([row["value"] for row in group])
-        here = _number(mean) + (f" +- {deviation:.4f}" if deviation is not None else "")
+        here = _spell(mean) + (f" +- {deviation:.4f}" if deviation is not None else "")
         ties = [measure_spread([row[end] for row in group])[0] for end in ("worst", "best")]
-        span = "" if None in ties else f"{_number(ties[0])} to {_number(ties[1])}"
-        lines.append((*place, here, str(len(group)), _number(group[0]["paper_value"]), span))
+        span = "" if None in ties else f"{_spell(ties[0])} to {_spell(ties[1])}"
+        lines.append((*place, here, str(len(group)), _spell(group[0]["paper_value"]), span))
     used = [i for i in range(len(lines[0])) if any(line[i] for line in lines[1:])]
     widths = {i: max(len(line[i]) for line in lines) for i in used}
     return "\n".join("  ".join(line[i].ljust(widths[i]) for i in used).rstrip() for line in lines)

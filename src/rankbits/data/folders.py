@@ -99,22 +99,19 @@ def list_images(folder: str | os.PathLike[str]) -> dict[str, tuple[str, ...]]:
     Hidden files and files without the ending of an image are skipped; linked folders are followed.
     """
     images: dict[str, tuple[str, ...]] = {}
-    # a stack, and a limit on depth, so that a link to a folder above ends
-    waiting: list[tuple[str, tuple[str, ...]]] = [(os.fspath(folder), ())]
-    while waiting:
-        where, names = waiting.pop()
-        entries = sorted(os.scandir(where), key=lambda entry: entry.name)
-        deeper = []
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            if entry.is_dir():
-                if len(names) < DEEPEST:
-                    deeper.append((entry.path, (*names, entry.name)))
-            elif entry.name.lower().endswith(SUFFIXES):
-                images[entry.path] = names
-        waiting += reversed(deeper)
+    for where, folders, files in os.walk(folder, onerror=_raise, followlinks=True):
+        names = Path(where).relative_to(folder).parts
+        # a limit on depth, so that a link to a folder above ends
+        inner = sorted(folders) if len(names) < DEEPEST else []
+        folders[:] = [name for name in inner if not name.startswith(".")]
+        for name in sorted(files):
+            if not name.startswith(".") and name.lower().endswith(SUFFIXES):
+                images[os.path.join(where, name)] = names
     return images
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _read_folder(folder: Path) -> Reading:

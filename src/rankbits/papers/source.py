@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -63,7 +64,7 @@ def reduce_images(examples: Examples, side: int, dark: bool = False) -> Examples
 
 def _shorten(protocol: Protocol) -> Protocol:
     """A few rows of every split: the first where classes lie together, else evenly spread."""
-    splits = {}
+    splits: dict[str, Any] = {}
     for split, most in SHORT.items():
         rows = getattr(protocol, split)
         if rows is None or protocol.exclude_self or len(rows) <= most:
