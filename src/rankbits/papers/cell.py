@@ -100,7 +100,9 @@ def train_cell(recipe: Recipe, cell: Cell, settings: Settings) -> Trained:
         source = read_cell_source(config, recipe.seen, settings.short)
         clock = Clock()
         model = make_scaled(config, source.train) if recipe.scaled else None
-        run = train(config, examples=source.train, held=source.held, model=model, say=_quiet)
+        run = train(
+            config, examples=source.train, held=source.held, model=model, say=lambda line: None
+        )
         if not run.progress.finished:
             raise KeyboardInterrupt
         if len(candidates) > 1 and run.progress.best is None:
@@ -163,10 +165,6 @@ def _run_other(recipe: Recipe, cell: Cell, settings: Settings) -> Path | None:
         make_config(recipe, cell, settings).refuse_other(own, folder)
         return folder
     return train_cell(recipe, cell, settings).run.folder
-
-
-def _quiet(line: str) -> None:
-    pass
 
 
 def _fit_quantizer(name: str, trained: Trained, training_rows: Embedded | None) -> Quantizer | None:

@@ -30,7 +30,7 @@ from rankbits.quantizers import H2Q, ITQ, Projection
 from rankbits.quantizers.principal import principal_components
 from rankbits.train import Run, TrainConfig, train
 from rankbits.train.source import Source
-from rankbits.types import Codes, Report, pack
+from rankbits.types import Codes, pack
 
 Encode = Callable[[np.ndarray], Codes]
 VALIDATION = 0.1  # share of the training rows that candidates are compared on
@@ -63,7 +63,22 @@ def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
         spent["encode"] = clock.lap()
         report = evaluate(*codes, relevance=grades, k=min(K, len(database)))
         spent["judge"] = clock.lap()
-        rows.append(_row(recipe, cell, quantizer, settings, report, spent, more))
+        judged = report.figures.get(recipe.metric, report.figures["mAP"])
+        figures = {
+            name: figure.value
+            for name, figure in report.figures.items()
+            if name.startswith(("mAP", "NDCG")) and "retrieved" not in name
+        }
+        rows.append(
+            make_row(
+                recipe, cell, quantizer, settings,
+                figures=figures,
+                span=(judged.worst, judged.best),
+                seconds=spent,
+                without_neighbours=report.without_relevant,
+                **more,
+            )
+        )  # fmt: skip
     return rows
 
 
@@ -75,31 +90,6 @@ def _read_judged(source: Source) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     queries, database = (_check_features(how.part(split)) for split in ("queries", "database"))
     limits = neighbour_thresholds(_check_features(source.train))
     return queries, database, neighbour_grades(queries, database, limits).numpy()
-
-
-def _row(
-    recipe: Recipe,
-    cell: Cell,
-    quantizer: str,
-    settings: Settings,
-    report: Report,
-    seconds: dict[str, float],
-    more: dict[str, Any],
-) -> Row:
-    kept = [name for name in report.figures if name.startswith(("mAP", "NDCG"))]
-    figures = {name: report.figures[name].value for name in kept if "retrieved" not in name}
-    judged = report.figures.get(recipe.metric, report.figures["mAP"])
-    return make_row(
-        recipe,
-        cell,
-        quantizer,
-        settings,
-        figures=figures,
-        span=(judged.worst, judged.best),
-        seconds=seconds,
-        without_neighbours=report.without_relevant,
-        **more,
-    )
 
 
 def _choose_run(
