@@ -11,7 +11,7 @@ import torch
 
 import rankbits as rb
 from rankbits import losses
-from rankbits.losses import discrete, pairs, proxies
+from rankbits.losses import discrete, proxies, triplets
 
 KINDS = ("classes", "multi-hot")
 BITS = 12
@@ -213,7 +213,7 @@ def test_dtsh(kind, penalty, least, monkeypatch):
             values.append(math.log(1 + math.exp(-gap)))
     wanted = np.mean(values) + penalty * l2(u)
     golden(losses.DTSH(least, penalty=penalty), z, labels, wanted)
-    monkeypatch.setattr(pairs, "TRIPLETS", 300)
+    monkeypatch.setattr(triplets, "TRIPLETS", 300)
     golden(losses.DTSH(least, penalty=penalty), z, labels, wanted)
 
 
@@ -674,6 +674,38 @@ def test_losses_of_pytorch_metric_learning_keep_the_contract(name):
     for labels in (torch.zeros(11, dtype=torch.long), torch.arange(11)):
         value, gradient = differentiated(lambda z, y, _: loss(z, y), z, labels)
         assert value.shape == () and torch.isfinite(value) and torch.isfinite(gradient).all()
+
+
+# ---- a function and its class --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("loss", "function", "settings"),
+    [
+        (losses.CEL(delta=0.2, penalty=0.1), losses.cel_loss, {"delta": 0.2, "penalty": 0.1}),
+        (losses.DPSH(0.2, "h2q"), losses.dpsh_loss, {"penalty": 0.2, "variant": "h2q"}),
+        (losses.DHN(penalty=0.3), losses.dhn_loss, {"penalty": 0.3}),
+        (losses.DCH(3, similar_share=0.2), losses.dch_loss, {"gamma": 3, "similar_share": 0.2}),
+        (losses.WGLHH(0.4), losses.wglhh_loss, {"alpha": 0.4}),
+        (losses.HashNet(0.2), losses.hashnet_loss, {"similar_share": 0.2}),
+        (losses.DTSH(0.5), losses.dtsh_loss, {"margin": 0.5}),
+    ],
+)
+def test_a_class_calls_its_function(loss, function, settings):
+    z, labels = batch("multi-hot")
+    wanted = function(z, labels, **settings)
+    assert loss(z, labels) == wanted and wanted != function(z, labels)
+    shown = repr(loss)
+    assert all(f"{name}={getattr(loss, name)!r}" in shown for name in settings)
+
+
+def test_a_class_takes_the_settings_of_its_function_only():
+    for call in (lambda: losses.DPSH(gamma=1), lambda: losses.DCH(1, 2), lambda: losses.DTSH(z=1)):
+        with pytest.raises(TypeError):
+            call()
+    for call in (lambda z, y: losses.dch_loss(z, y, 0), lambda z, y: losses.cel_loss(z, y, "a")):
+        with pytest.raises(rb.Refusal, match="must be"):
+            call(*batch())
 
 
 # ---- refusals ------------------------------------------------------------------------------------

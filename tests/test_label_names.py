@@ -88,7 +88,7 @@ def test_quantizers_examples_batches_and_losses_take_names():
         (lambda: rb.rank_codes(CODES, CODES, [["a", "b"]], ["a"]),
          "query_labels that are names must have shape (n,); got (1, 2)."),
         (lambda: _check.labels("labels", ["a", ""], 2),
-         "labels must not be empty names; row 1 is one."),
+         "labels must not be empty strings; row 1 is one."),
         (lambda: _check.labels("labels", ["a", None], 2), "row 1 has None."),
         (lambda: _check.labels("labels", [["a"], ["b", "c"]], 2), "must be an array of numbers"),
         (lambda: _check.labels("labels", NAMES, 4), "numbers here; got names such as 'wren'."),

@@ -39,12 +39,12 @@ class Data:
         print(findings.to_json() if self.json else findings)
 
     def _weights(self) -> None:
-        from rankbits.models import PUBLISHED, convert
+        from rankbits.models import PUBLISHED, convert_weights
 
         if not self.folder or not self.source:
             _check.refuse(
                 f"Give a name ({', '.join(PUBLISHED)}) and the source: "
                 "rankbits data weights NAME SOURCE."
             )
-        weights = convert(self.folder, self.source, self.out)
+        weights = convert_weights(self.folder, self.source, self.out)
         print(f"{weights.path}: {weights.bytes:,} bytes, sha256 of the layers {weights.sha256}")

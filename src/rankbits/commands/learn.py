@@ -14,6 +14,7 @@ from rankbits._files import write_arrays
 from rankbits._option import option
 from rankbits.data.examples import Examples
 from rankbits.train.config import TrainConfig
+from rankbits.train.meter import print_line
 
 if TYPE_CHECKING:
     from rankbits.data.items import Items
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 NETWORK = "efficientnet-lite0"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Train(TrainConfig):
     """Train an encoder on a folder of images, a table or features; settings may come from a TOML
     file: rankbits train birds/ -o birds.encoder, rankbits train run.toml --bits 32."""
@@ -63,12 +64,12 @@ class Train(TrainConfig):
     def _freeze(self, config: TrainConfig, examples: Examples) -> None:
         from rankbits.encoder.frozen import LARGER, SMALLER, train_frozen
 
-        tell(
+        print_line(
             f"{NETWORK} with ImageNet weights reads the photographs as it is, at {LARGER} and "
             f"{SMALLER} pixels, and bits are fitted to the labels. With thousands of photographs "
             f"and a GPU, --model {NETWORK} --weights imagenet fine-tunes it."
         )
-        encoder, held_out = train_frozen(examples, config, NETWORK, tell)
+        encoder, held_out = train_frozen(examples, config, NETWORK, print_line)
         said = "" if held_out is None else f", validation mAP {held_out:.4f}"
         print(f"{self.out}: {encoder}{said}")
 
@@ -82,7 +83,9 @@ def suit_photographs(config: TrainConfig) -> tuple[TrainConfig, Examples | None]
     from rankbits.models.weights import find_published
     from rankbits.train.run import SMALL, first_side
 
-    plain = config.model == "auto" and not (config.weights or config.features or config.teachers)
+    plain = config.model == "auto" and not (
+        config.preset or config.weights or config.features or config.teachers
+    )
     if not plain or not config.data or not Path(config.data).exists():
         return config, None
     examples = read_examples(config.data)
@@ -96,12 +99,11 @@ def suit_photographs(config: TrainConfig) -> tuple[TrainConfig, Examples | None]
         )
     if not config.dim:
         return config, examples
-    tell(f"{NETWORK} with ImageNet weights is fine-tuned, because the data are photographs.")
-    return config.with_changes(model=NETWORK, weights="imagenet"), None
-
-
-def tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print_line(
+        f"{NETWORK} with ImageNet weights is fine-tuned, because the data are photographs "
+        "(--preset fine-tune)."
+    )
+    return config.with_preset("fine-tune"), None
 
 
 def as_in_training(examples: Examples, names: tuple[str, ...]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The command that puts judged things beside each other."""
+"""The command that compares runs, codes and reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rankbits._option import option
 
 
 @dataclass(frozen=True)
-class Report:
+class WriteReport:
     """Compare runs, codes and reports: a table, and a page (.html) or Markdown (.md)."""
 
     name: ClassVar[str] = "report"
@@ -32,7 +32,7 @@ class Report:
     database_images: str | None = option(None, "images of the database, likewise")
     samples: int = option(4, "queries shown with their nearest images; 0: none")
     measure: bool = option(True, "time a search by each method's codes")
-    seed: int = option(0, "seed of the tests' draws")
+    seed: int = option(0, "seed of the random swaps that test differences")
 
     def work(self) -> None:
         from rankbits.papers.protocols import find_protocol
@@ -47,7 +47,7 @@ class Report:
         images = None
         if self.query_images is not None and self.database_images is not None:
             images = (self.query_images, self.database_images)
-        found = compare(
+        comparison = compare(
             self.sources,
             figure=self.figure,
             k=self.k,
@@ -59,9 +59,9 @@ class Report:
             seed=self.seed,
         )
         if self.out:
-            found.save(self.out)
-        print(found)
-        for word in found.missing:
-            print(word)
+            comparison.save(self.out)
+        print(comparison)
+        for sentence in comparison.missing:
+            print(sentence)
         if self.out:
             print(f"-> {self.out}")

@@ -44,8 +44,8 @@ import numpy as np
 from rankbits import _check
 from rankbits._files import write_whole
 from rankbits.indexes import lock
+from rankbits.indexes.checks import read_facts
 from rankbits.indexes.ids import STRINGS, Column, decode, encode, encoded_size, joined
-from rankbits.indexes.index import read_facts
 from rankbits.indexes.segments import MOST_BITS, Segment, Snapshot
 from rankbits.kernels import Words
 

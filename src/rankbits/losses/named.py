@@ -11,12 +11,14 @@ import numpy as np
 import torch
 
 from rankbits import _check
+from rankbits.losses.balanced import DCH, WGLHH, HashNet
 from rankbits.losses.discrete import ADSH
 from rankbits.losses.fastap import FastAP
 from rankbits.losses.mutual import MIHash
-from rankbits.losses.pairs import CEL, DCH, DHN, DPSH, DTSH, WGLHH, HashNet
+from rankbits.losses.pairs import CEL, DHN, DPSH
 from rankbits.losses.proxies import HyP2
 from rankbits.losses.talr import TieAwareAP, TieAwareNDCG
+from rankbits.losses.triplets import DTSH
 
 LOSSES: dict[str, type[torch.nn.Module]] = {
     "tie-aware-ap": TieAwareAP,

@@ -15,6 +15,7 @@ import torch
 
 from rankbits import _check
 from rankbits.losses.histogram import rows_of_floats
+from rankbits.losses.protocol import takes_alpha
 
 SHARES = (0.05, 0.01, 0.002, 0.001)
 GRADES = (1, 2, 5, 10)
@@ -122,6 +123,18 @@ class Neighbours(torch.nn.Module):
         self.register_buffer("inputs", held, persistent=False)
         limits = neighbour_thresholds(held, shares, seed=seed)
         self.register_buffer("thresholds", limits, persistent=False)
+
+    @property
+    def takes_alpha(self) -> bool:
+        return takes_alpha(self.loss)
+
+    @property
+    def alpha(self) -> Any:
+        return self.loss.alpha
+
+    @alpha.setter
+    def alpha(self, value: float) -> None:
+        self.loss.alpha = value  # type: ignore[assignment]
 
     def forward(
         self, embeddings: torch.Tensor, rows: Any, *, database_labels: Any = None, **options: Any

@@ -14,7 +14,7 @@ import torch
 from rankbits import _check
 from rankbits.quantizers import rows
 from rankbits.quantizers.files import save, write_onnx
-from rankbits.types import Codes, pack
+from rankbits.types import Codes, Questions, pack
 
 Self = TypeVar("Self", bound="Quantizer")
 
@@ -35,6 +35,7 @@ class Quantizer(abc.ABC):
     offset_: torch.Tensor
     rotation_: torch.Tensor
     objective_: float
+    asks_with = "codes"  # or "questions": what an index makes of inputs that are searched for
 
     @abc.abstractmethod
     def _fit(self, embeddings: Any, labels: Any) -> None:
@@ -137,6 +138,12 @@ class Quantizer(abc.ABC):
             else:
                 packed[start:stop] = np.packbits(self._map(part).numpy() > 0, axis=1)
         return Codes(packed, self.bits_, self.fingerprint)
+
+    def ask(self, embeddings: Any) -> Questions:
+        """(n, dim) -> ``Questions``, queries that keep the floats of ``transform``: searched for,
+        they find more than their bits do. One row, (dim,), gives one question."""
+        outputs = _check.array("embeddings", self.transform(embeddings))
+        return Questions(outputs, fingerprint=self.fingerprint)
 
     @property
     def fingerprint(self) -> str:

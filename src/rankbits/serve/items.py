@@ -14,8 +14,8 @@ from rankbits import _check
 from rankbits.data import items as data_items
 from rankbits.data.folders import list_images
 from rankbits.data.vectors import number_names
+from rankbits.indexes.checks import distinct_ids
 from rankbits.indexes.ids import Column
-from rankbits.indexes.index import distinct_ids
 from rankbits.serve.pictures import of_array, of_file
 
 COLUMNS = {

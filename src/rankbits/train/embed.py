@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from rankbits import _check
 from rankbits.data.augment import View
 from rankbits.data.examples import Examples
 from rankbits.data.loading import Loader, in_order
 from rankbits.evaluate import evaluate
+from rankbits.train.meter import Meter
 from rankbits.train.step import precision
 from rankbits.types import pack
 
@@ -70,25 +71,18 @@ def embed(
         _check.refuse("Images need a View: the side the network sees.")
     if batch_size is None:
         batch_size = 32 if view is not None and device.type == "cpu" else 256
-    loader = Loader(
-        examples,
-        in_order(len(examples), batch_size),
-        side=view.stored if view else 0,
-        channels=view.channels if view else 0,
-        workers=workers,
-        cache=cache,
-        pin=device.type == "cuda",
-    )
+    batches = in_order(len(examples), batch_size)
+    loader = make_loader(examples, batches, view, device, workers, cache)
     training = model.training
     model.eval()
     parts, rows = [], []
     try:
-        with tqdm(total=len(examples), desc="embed", disable=None if progress else True) as bar:
+        with Meter("embed", len(examples), "rows", shown=progress) as meter:
             for batch in loader:
                 with precision(amp, device):
                     parts.append(outputs(model, batch.inputs, view, device).cpu())
                 rows.append(batch.rows)
-                bar.update(len(batch))
+                meter.update(len(batch))
     finally:
         model.train(training)
     if not parts:
@@ -96,6 +90,37 @@ def embed(
     return Embedded(
         torch.cat(parts).numpy(), torch.cat(rows).numpy(), tuple(loader.failed.values())
     )
+
+
+def make_loader(
+    examples: Examples,
+    batches: Iterable[Sequence[int]],
+    view: View | None,
+    device: torch.device,
+    workers: int = 0,
+    cache: Path | None = None,
+) -> Loader:
+    """Read the batches of examples, images at the size the view wants."""
+    side, channels = (view.stored, view.channels) if view else (0, 0)
+    return Loader(
+        examples, batches, side=side, channels=channels, workers=workers, cache=cache,
+        pin=device.type == "cuda",
+    )  # fmt: skip
+
+
+def embed_rows(
+    model: torch.nn.Module,
+    examples: Examples,
+    rows: torch.Tensor,
+    view: View | None,
+    *,
+    device: torch.device,
+    amp: str,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The outputs of some rows on the device, and which rows they are: those that can be read."""
+    embedded = embed(model, examples.subset(rows.numpy()), view, device=device, amp=amp)
+    outputs = torch.from_numpy(embedded.embeddings).to(device)
+    return outputs, rows[torch.from_numpy(embedded.rows)].to(device)
 
 
 @dataclass(frozen=True)

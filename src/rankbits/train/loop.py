@@ -8,27 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from tqdm import tqdm
 
 from rankbits import _check
 from rankbits.data.batches import Batches
 from rankbits.data.examples import Examples
-from rankbits.data.loading import Batch, Loader
-from rankbits.losses import ADSH, gather
+from rankbits.data.loading import Batch
+from rankbits.losses import gather
 from rankbits.train import optimisers
-from rankbits.train.adsh import update_codes
 from rankbits.train.advice import Advisor
-from rankbits.train.checkpoints import (
-    CHECKPOINT,
-    WEIGHTS,
-    load_checkpoint,
-    load_tensors,
-    put,
-    save_checkpoint,
-)
 from rankbits.train.diary import Diary
-from rankbits.train.embed import Validation
+from rankbits.train.embed import Validation, embed_rows, make_loader
+from rankbits.train.keeping import Keeper
 from rankbits.train.memory import BatchLoss
+from rankbits.train.meter import Meter
 from rankbits.train.processes import Processes, Stop
 from rankbits.train.run import Run
 from rankbits.train.step import (
@@ -74,12 +66,13 @@ class Trainer:
             binary = config.head == "hash"
             self.validation = Validation(self.train, self.held, binary=binary, seed=config.seed)
         self.leads = self.processes.rank == 0
+        self.keeper = Keeper(self.run, self.loss, self.optimiser, self.scaler, self.leads)
         self.diary = Diary(self.run.folder if self.leads else None, config.tensorboard)
         self.run.history = self.diary.rows
         self.unseen: list[tuple[int, torch.Tensor]] = []  # losses not looked at yet
-        self.kept: dict[str, torch.Tensor] = {}
-        self.saved = time.monotonic()
         self.mark = (time.monotonic(), 0)  # when the speed was last told, and at what count
+        self.silent_since = time.monotonic()
+        self.note = ""
         self.stop = Stop()
 
     def go(self) -> Run:
@@ -89,7 +82,7 @@ class Trainer:
         progress, config = self.run.progress, self.config
         if progress.finished:
             self.say(f"{self.run.folder} is finished: {progress.step:,} steps.")
-            return self._with_best()
+            return self._finish()
         with self.stop.listening():
             for epoch in range(progress.epoch, config.epochs):
                 self._epoch(epoch)
@@ -106,50 +99,45 @@ class Trainer:
                     break
             progress.finished = not self.stop.why
             if self.validation is None and progress.finished:
-                self._keep()
-            self._checkpoint()
+                self.keeper.keep_best()
+            self._save()
         self.diary.close()
         if self.stop.why and self.leads:
             where = f"saved at step {progress.step:,}; the same command goes on from there"
             self.say(f"{self.stop.why}: {where if self.run.folder else 'stopped'}.")
         self.stop.pass_on()
-        return self._with_best()
+        return self._finish()
 
     def _epoch(self, epoch: int) -> None:
         progress, config = self.run.progress, self.config
-        loader = Loader(
-            self.train,
-            self.sampler.at(epoch, progress.batch),
-            side=self.view.stored if self.view else 0,
-            channels=self.view.channels if self.view else 0,
-            workers=self.workers,
-            cache=self.cache,
-            pin=self.device.type == "cuda",
-        )
-        begun, self.mark = time.monotonic(), (time.monotonic(), progress.examples)
-        bar = tqdm(
-            loader, f"epoch {epoch + 1}/{config.epochs}", len(self.sampler),
-            initial=progress.batch, disable=None if self.leads else True, unit="batch",
-        )  # fmt: skip
         if progress.step >= self.steps:  # it was killed between its last step and its end
             return
-        with bar:
-            for batch in bar:
+        batches = self.sampler.at(epoch, progress.batch)
+        loader = make_loader(self.train, batches, self.view, self.device, self.workers, self.cache)
+        begun, self.mark = time.monotonic(), (time.monotonic(), progress.examples)
+        meter = Meter(
+            f"epoch {epoch + 1}/{config.epochs}", len(self.sampler), "batches", done=progress.batch,
+            shown=self.leads, say=self.say, silent_since=self.silent_since,
+        )  # fmt: skip
+        with meter:
+            for batch in loader:
                 value = self._step(batch, epoch)
                 progress.examples += len(batch) * self.processes.world
                 if progress.step % config.log_every == 0:
-                    self._tell(bar, value, epoch)
+                    self._tell(value, epoch)
                 elif self.device.type == "cpu":
                     self._look()
+                meter.update(1, self.note)
                 now = time.monotonic()
                 progress.seconds, begun = progress.seconds + now - begun, now
-                if now - self.saved >= 60 * config.checkpoint_minutes:
-                    self._checkpoint()
+                if now - self.keeper.saved >= 60 * config.checkpoint_minutes:
+                    self._save()
                 if self.processes.any(bool(self.stop.why)):
                     self.stop.why = self.stop.why or "Another process was stopped"
                     break
                 if progress.step >= self.steps:
                     break
+        self.silent_since = meter.silent_since
         self.run.failed = tuple(loader.failed.values())
         if self.run.failed and epoch == 0 and self.leads:
             self.say(f"{len(self.run.failed):,} images are left out; first: {self.run.failed[0]}")
@@ -200,11 +188,13 @@ class Trainer:
         progress.step += 1
         progress.batch += 1
         self.unseen.append((progress.step, value))
-        if isinstance(self.loss.loss, ADSH) and progress.batch == len(self.sampler):
-            update_codes(
-                self.loss.loss, self.model, self.train, self.view,
-                seed=seed_of(config.seed, progress.step), device=self.device, amp=self.amp,
-            )  # fmt: skip
+        after_epoch = getattr(self.loss.loss, "after_epoch", None)
+        if after_epoch is not None and progress.batch == len(self.sampler):
+            options = {"device": self.device, "amp": self.amp}
+            after_epoch(
+                lambda rows: embed_rows(self.model, self.train, rows, self.view, **options),
+                seed_of(config.seed, progress.step),
+            )
         return value
 
     def _drawn(self, places: torch.Tensor) -> torch.Tensor:
@@ -226,7 +216,7 @@ class Trainer:
                 )
         self.unseen.clear()
 
-    def _tell(self, bar: tqdm, value: torch.Tensor, epoch: int) -> None:
+    def _tell(self, value: torch.Tensor, epoch: int) -> None:
         self._look()
         progress = self.run.progress
         now = time.monotonic()
@@ -239,7 +229,7 @@ class Trainer:
             "examples_per_second": round(speed, 1),
         })  # fmt: skip
         best = "" if progress.best is None else f", mAP {progress.best:.4f}"
-        bar.set_postfix_str(f"loss {float(value):.4f}, {speed:,.0f}/s{best}", refresh=False)
+        self.note = f"loss {float(value):.4f}, {speed:,.0f} examples/s{best}"
 
     def _validate(self, last: bool) -> None:
         self._look()
@@ -248,8 +238,9 @@ class Trainer:
         progress = self.run.progress
         self.processes.average_buffers(self.model)
         judged = self.validation.judge(
-            self.model, self.view, self.device, amp=self.amp, workers=self.workers, cache=self.cache
-        )
+            self.model, self.view, self.device, amp=self.amp, workers=self.workers,
+            cache=self.cache, progress=self.leads,
+        )  # fmt: skip
         figure = judged.mean_precision
         self.diary.write({
             "step": progress.step, "epoch": progress.epoch, "validation_mAP": figure,
@@ -260,49 +251,28 @@ class Trainer:
             advisor = Advisor(self.config, self.run.inputs.kind, judged.chance, judged.rows)
             for line in advisor.lines(self.diary.rows, last):
                 self.say(line)
+            self.silent_since = time.monotonic()
         progress.worse += 1
         if progress.best is None or figure > progress.best:
             progress.best, progress.best_step, progress.worse = figure, progress.step, 0
-            self._keep()
+            self.keeper.keep_best()
 
-    def _keep(self) -> None:
-        """Keep the present weights as the best."""
-        if self.leads:
-            self.run.keep()
-        if self.run.folder is None:
-            self.kept = {n: t.detach().clone() for n, t in self.model.state_dict().items()}
-
-    def _with_best(self) -> Run:
-        self.processes.wait()
-        weights = self.run.folder / WEIGHTS if self.run.folder else None
-        if weights is not None and weights.is_file():
-            put(self.model, load_tensors(weights, "model")[0], weights)
-        elif self.kept:
-            self.model.load_state_dict(self.kept)
-        self.model.eval()
-        return self.run
-
-    def _checkpoint(self) -> None:
+    def _save(self) -> None:
         self._look()
-        self.saved = time.monotonic()
-        run = self.run
-        if run.folder is not None and self.leads:
-            facts = {"scaler": self.scaler.state_dict(), "config": self.config.facts()}
-            save_checkpoint(run.folder, self.model, self.loss, self.optimiser, run.progress, facts)
+        self.keeper.save()
 
     def _resume(self) -> None:
         """Go on from the checkpoint in the folder, if there is one."""
-        folder = self.run.folder
-        if folder is not None and (folder / CHECKPOINT).is_file():
-            progress, facts = load_checkpoint(folder, self.model, self.loss, self.optimiser)
-            self.config.refuse_other(facts["config"], folder)
-            # an epoch that was asked for later; one that patience ended stays ended
+        folder, progress = self.run.folder, self.keeper.resume()
+        if progress is not None:
+            # epochs that were asked for later; a run that patience ended stays ended
             more = progress.step < self.steps and not self.config.patience
             progress.finished = progress.finished and not more
-            if self.scaler.is_enabled():
-                self.scaler.load_state_dict(facts["scaler"])
-            self.run.progress = progress
             if not progress.finished and self.leads:
                 self.say(f"going on from step {progress.step:,} of {folder}")
         self.diary.open(self.run.progress.step)
         self.run.history = self.diary.rows
+
+    def _finish(self) -> Run:
+        self.processes.wait()
+        return self.keeper.load_best()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
-from rankbits.losses import MIHash, Neighbours, TieAwareAP, TieAwareNDCG
-from rankbits.models import groups, head_of
+from rankbits.losses.protocol import takes_alpha
+from rankbits.models import find_head, group_parameters
 from rankbits.train.config import TrainConfig
 
-WITH_ALPHA = (TieAwareAP, TieAwareNDCG, MIHash)
 SPREAD = 0.5  # of alpha f over the first batch: tanh is neither flat there nor a straight line
 GROWTH = 40.0  # what alpha grows by, where no end is given: TALR's 40 from 1
 
@@ -25,11 +25,11 @@ def optimiser(
     >>> [(group["lr"], len(group["params"])) for group in made.param_groups]
     [(0.1, 2), (1.0, 2)]
     """
-    head = head_of(model)
+    head = find_head(model)
     if config.freeze and head is not None:
         model.requires_grad_(False)
         head.requires_grad_(True)
-    made = groups(model, config.lr, config.head_multiple)
+    made = group_parameters(model, config.lr, config.head_multiple)
     own = [p for p in loss.parameters() if p.requires_grad]
     if own:
         made.append({"name": "loss", "params": own, "lr": config.lr * config.loss_multiple})
@@ -93,17 +93,15 @@ def alpha(config: TrainConfig, start: float, step: int, steps: int) -> float:
     return start
 
 
-def alpha_of(loss: object) -> float | None:
+def alpha_of(loss: Any) -> float | None:
     """The alpha of a loss, or None where it has no tanh of its own, as CEL and FastAP."""
-    inner = loss.loss if isinstance(loss, Neighbours) else loss
-    return inner.alpha if isinstance(inner, WITH_ALPHA) else None
+    return loss.alpha if takes_alpha(loss) else None
 
 
-def set_alpha(loss: object, value: float) -> None:
+def set_alpha(loss: Any, value: float) -> None:
     """Set the alpha of a loss, if it has one."""
-    inner = loss.loss if isinstance(loss, Neighbours) else loss
-    if isinstance(inner, WITH_ALPHA):
-        inner.alpha = value
+    if takes_alpha(loss):
+        loss.alpha = value
 
 
 def set_rate(optimiser: torch.optim.Optimizer, factor: float) -> None:

@@ -16,7 +16,7 @@ from rankbits._files import write_whole
 from rankbits.data.augment import View
 from rankbits.data.examples import Examples
 from rankbits.data.images import ImageFiles, measure
-from rankbits.models import embedder
+from rankbits.models import make_embedder
 from rankbits.train.checkpoints import WEIGHTS, Progress, load_tensors, put, save_tensors
 from rankbits.train.config import TrainConfig
 from rankbits.train.diary import read_log
@@ -84,7 +84,7 @@ def build_model(config: TrainConfig, inputs: Inputs) -> torch.nn.Module:
     own |= {"inputs": inputs.dim} if inputs.kind == "features" else {"channels": inputs.channels}
     if name == "mlp":
         own |= {"hidden": (config.hidden,), "features": config.hidden}
-    return embedder(name, config.width, config.head, config.weights, **own)
+    return make_embedder(name, config.width, config.head, config.weights, **own)
 
 
 @dataclass(eq=False)

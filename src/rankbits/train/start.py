@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from rankbits.train.body import BODY, make_body, save_body
 from rankbits.train.config import TrainConfig
 from rankbits.train.loop import Trainer
 from rankbits.train.memory import BatchLoss
+from rankbits.train.meter import print_line
 from rankbits.train.optimisers import alpha_of, set_alpha
 from rankbits.train.processes import Processes, device_of
 from rankbits.train.run import RUN, Run, build_model, inputs_of, read_facts
@@ -60,7 +60,7 @@ def train(
     if isinstance(loss, str):
         changes["loss"], loss = loss, None
     config = (config or TrainConfig()).with_changes(**changes)
-    tell = say or (lambda line: print(line, file=sys.stderr, flush=True))
+    tell = say or print_line
     chosen = alpha_of(loss)  # by whoever made the loss, and theirs again afterwards
     if chosen is not None and config.alpha is None:
         config = config.with_changes(alpha=chosen)

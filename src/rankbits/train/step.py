@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 
 from rankbits import _check
-from rankbits.models import head_of
+from rankbits.models import find_head
 from rankbits.train.config import TrainConfig
 
 BUCKET = 1 << 23  # numbers that travel together between processes
@@ -139,7 +139,7 @@ def frozen_statistics(model: torch.nn.Module) -> None:
 def set_training_mode(model: torch.nn.Module, config: TrainConfig) -> None:
     """Put a network into training mode, but for what the settings freeze."""
     model.train()
-    head = head_of(model)
+    head = find_head(model)
     if config.freeze and head is not None:
         model.eval()
         head.train()

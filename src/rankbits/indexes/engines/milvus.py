@@ -13,11 +13,12 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from rankbits import _check
-from rankbits.indexes import index as checks
+from rankbits.indexes import checks
 from rankbits.indexes.engines import lite
 from rankbits.indexes.engines.notes import read_note, write_note
 from rankbits.indexes.engines.opening import agreed_bits, first_line, plain_name
 from rankbits.indexes.engines.pending import Pending
+from rankbits.indexes.engines.rows import codes_by_id
 from rankbits.indexes.file import failing
 from rankbits.indexes.index import Index
 from rankbits.types import Codes, Results
@@ -214,10 +215,7 @@ class MilvusIndex(Index):
             self._doing("remove", keys, None)
             return before - self.count()
 
-    def search(self, queries: Codes, k: int, *, among: Any = None) -> Results:
-        """The k nearest for each query, (Q, min(k, candidates)); ties in any order."""
-        queries = self._query_codes(queries)
-        k = checks.check_k(k)
+    def _search_codes(self, queries: Codes, k: int, among: Any) -> Results:
         with self._asking():
             which = self._filter(among)
             wanted = min(k, self._count(which) if which is not None else 0)
@@ -252,6 +250,20 @@ class MilvusIndex(Index):
         names = np.empty(len(ids), object if ids and self._text else np.int64)
         names[:] = ids
         return Results(names, np.array(distances, np.int32), np.cumsum(sizes))
+
+    def codes(self, ids: Any) -> Codes:
+        """The stored codes of ``ids``, in their order."""
+        wanted = checks.parse_ids(ids)
+        packed: dict[Any, np.ndarray] = {}
+        with self._asking():
+            keys = _keys(checks.same_kind(wanted, self._text)) if self.count() else []
+            for s in range(0, len(keys), ROWS):
+                rows = self._client.get(
+                    self.table, keys[s : s + ROWS], output_fields=["code"], timeout=SECONDS
+                )
+                for row, name in zip(rows, _ids(rows, self._text), strict=True):
+                    packed[name] = np.frombuffer(b"".join(row["code"]), np.uint8)
+        return codes_by_id(wanted, packed, self.bits, self.fingerprint)
 
     def _hits(self, queries: Codes, limit: int, which: Any, how: dict) -> Iterator[list]:
         step = max(1, MOST * 8 // limit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from rankbits import _check
 from rankbits.indexes.hamming import MOST_BITS
@@ -53,3 +54,12 @@ def first_line(error: BaseException) -> str:
     """The gist of a database's own message, fit for the end of a sentence."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).rstrip(".")
+
+
+def split_address(address: str) -> tuple[str, str | None]:
+    """The address libpq takes, and the table named in it."""
+    parts = urlsplit(address)
+    rest = parse_qsl(parts.query, keep_blank_values=True)
+    tables = [value for name, value in rest if name == "table"]
+    query = urlencode([pair for pair in rest if pair[0] != "table"])
+    return urlunsplit(parts._replace(query=query)), tables[-1] if tables else None

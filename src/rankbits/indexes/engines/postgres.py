@@ -6,15 +6,21 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import numpy as np
 
 from rankbits import _check
-from rankbits.indexes import index as checks
+from rankbits.indexes import checks
 from rankbits.indexes.engines.copying import copied
 from rankbits.indexes.engines.notes import read_note, write_note
-from rankbits.indexes.engines.opening import agreed_bits, first_line, module, plain_name
+from rankbits.indexes.engines.opening import (
+    agreed_bits,
+    first_line,
+    module,
+    plain_name,
+    split_address,
+)
+from rankbits.indexes.engines.rows import codes_by_id, square_results
 from rankbits.indexes.index import Index
 from rankbits.types import Codes, Results
 
@@ -52,7 +58,7 @@ class PostgresIndex(Index):
         import psycopg
         from psycopg import sql
 
-        self._address, named = _parted(address)
+        self._address, named = split_address(address)
         self.table = plain_name("table", table or named or "codes")
         self._mode = _check.choice("mode", mode, ("r", "w"))
         if index is not None:
@@ -203,10 +209,7 @@ class PostgresIndex(Index):
                 cursor, "DELETE FROM {t} WHERE id = ANY(%s)", [given.tolist()]
             ).rowcount
 
-    def search(self, queries: Codes, k: int, *, among: Any = None) -> Results:
-        """The k nearest for each query, (Q, min(k, candidates)), ties by id where exact."""
-        queries = self._query_codes(queries)
-        k = checks.check_k(k)
+    def _search_codes(self, queries: Codes, k: int, among: Any) -> Results:
         order = "ORDER BY d, {c} LIMIT {k}"
         limit = self._sql.Literal(k)
         with self._transaction() as cursor:
@@ -214,11 +217,11 @@ class PostgresIndex(Index):
             exact = self._asker(cursor, f"SELECT id, {{d}} AS d FROM {{t}}{{w}} {order}", chosen,
                                 k=limit)  # fmt: skip
             if not len(queries):  # nobody asks, and yet the shape says how many there were
-                blank = _square([exact(np.zeros(queries.packed.shape[1], np.uint8))])
+                blank = square_results([exact(np.zeros(queries.packed.shape[1], np.uint8))])
                 return Results(blank.ids[:0], blank.distances[:0])
             if not self._hnsw or among is not None:
                 self._exactly(cursor)
-                return _square([exact(q) for q in queries.packed])
+                return square_results([exact(q) for q in queries.packed])
             wanted = min(k, self.count())
             cursor.execute(f"SET LOCAL hnsw.ef_search = {min(1000, max(40, 2 * k))}")
             cursor.execute("SET LOCAL hnsw.iterative_scan = strict_order")
@@ -231,7 +234,7 @@ class PostgresIndex(Index):
                 self._exactly(cursor)
                 for i in short:
                     found[i] = exact(queries.packed[i])
-            return _square(found)
+            return square_results(found)
 
     def within(self, queries: Codes, radius: int, *, among: Any = None) -> Results:
         """Everything at distance ``radius`` or less, ties by id; always exact."""
@@ -248,10 +251,22 @@ class PostgresIndex(Index):
             self._exactly(cursor)
             found = [ask(q) for q in queries.packed]
         offsets = np.cumsum([0, *map(len, found)])
-        flat = _square([[pair for row in found for pair in row]])
+        flat = square_results([[pair for row in found for pair in row]])
         strings = bool(len(flat.ids[0])) and isinstance(flat.ids[0][0], str)
         ids = flat.ids[0] if strings else flat.ids[0].astype(np.int64)
         return Results(ids, flat.distances[0], offsets)
+
+    def codes(self, ids: Any) -> Codes:
+        """The stored codes of ``ids``, in their order."""
+        wanted = checks.parse_ids(ids)
+        with self._transaction() as cursor:
+            strings = self._strings(cursor)
+            if strings is not None:
+                checks.same_kind(wanted, strings)
+            text = "SELECT id, code FROM {t} WHERE id = ANY(%s)"
+            rows = [] if strings is None else self._run(cursor, text, [wanted.tolist()]).fetchall()
+        packed = {name: np.packbits(np.array([*code]) == "1") for name, code in rows}
+        return codes_by_id(wanted, packed, self.bits, self.fingerprint)
 
     def _exactly(self, cursor: Any) -> None:
         """Keep the planner off the graph, which it would take for an ORDER BY distance."""
@@ -293,24 +308,3 @@ class PostgresIndex(Index):
     def close(self) -> None:
         """Let go of the connection; everything acknowledged is on the server."""
         self._con.close()
-
-
-def _parted(address: str) -> tuple[str, str | None]:
-    """The address libpq takes, and the table named in it."""
-    parts = urlsplit(address)
-    rest = parse_qsl(parts.query, keep_blank_values=True)
-    tables = [value for name, value in rest if name == "table"]
-    query = urlencode([pair for pair in rest if pair[0] != "table"])
-    return urlunsplit(parts._replace(query=query)), tables[-1] if tables else None
-
-
-def _square(found: list[list]) -> Results:
-    """Rows of (id, distance), equally many for each query, as two arrays."""
-    most = len(found[0]) if found else 0
-    strings = bool(most) and isinstance(found[0][0][0], str)
-    ids = np.empty((len(found), most), object if strings else np.int64)
-    distances = np.empty((len(found), most), np.int32)
-    for i, row in enumerate(found):
-        ids[i] = [name for name, _ in row]
-        distances[i] = [near for _, near in row]
-    return Results(ids, distances)

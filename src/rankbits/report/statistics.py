@@ -1,23 +1,22 @@
-"""What can be seen in codes beside a figure: curves, distances, bits. Numbers only; no drawing."""
+"""Statistics of judged codes: precision and recall, distances, bits. Numbers, not drawings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from rankbits.evaluate.rankings import by_counts
+from rankbits.evaluate.rankings import rank_by_counts
 from rankbits.metrics import precision_recall_curve
-from rankbits.types import Evidence, Ranking
+from rankbits.types import Codes, Evidence
 
 POINTS = 40  # cutoffs of a curve, evenly spaced in their logarithm
-MOST_ROWS = 50_000  # codes that bits are judged by
+MOST_ROWS = 50_000  # codes whose bits are counted
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """What codes show of themselves.
+class Statistics:
+    """What a page shows of codes beside their figures.
 
     ``cutoffs``, ``precision``, ``recall``: (P,), means over queries under random tie orders.
     ``neighbours``, ``others``: (bits + 1,), the share of all (query, item) pairs of either kind at
@@ -34,13 +33,13 @@ class Seen:
     correlation: np.ndarray
 
 
-def look(evidence: Evidence) -> Seen | None:
-    """Curves, distances and bits of judged codes; None without codes, labels or neighbours.
+def measure_codes(evidence: Evidence) -> Statistics | None:
+    """Measure curves, distances and bits; None without codes, labels or neighbours.
 
     >>> import rankbits as rb
     >>> codes = rb.pack([[1, 1], [1, -1], [-1, -1]])
-    >>> seen = look(Evidence({}, (codes[:1], codes), ([7], [7, 7, 3])))
-    >>> seen.neighbours, seen.others, seen.precision.round(2)
+    >>> measured = measure_codes(Evidence({}, (codes[:1], codes), ([7], [7, 7, 3])))
+    >>> measured.neighbours, measured.others, measured.precision.round(2)
     (array([0.5, 0.5, 0. ]), array([0., 0., 1.]), array([1.  , 1.  , 0.67]))
     """
     if evidence.codes is None or evidence.labels is None:
@@ -52,7 +51,10 @@ def look(evidence: Evidence) -> Seen | None:
     near = np.zeros(evidence.codes[0].bits + 1, np.int64)
     far = near.copy()
     sums, defined = np.zeros((2, len(cutoffs))), 0
-    for ranking in _rankings(evidence):
+    rankings = rank_by_counts(
+        *evidence.codes, *evidence.labels, evidence.relevance, evidence.exclude_self
+    )
+    for ranking in rankings:
         near += ranking.positives.sum(axis=0)
         far += (ranking.items - ranking.positives).sum(axis=0)
         kept = ranking.relevant > 0
@@ -61,17 +63,14 @@ def look(evidence: Evidence) -> Seen | None:
             total += values[kept].sum(axis=0)
     if not defined:
         return None
-    ones, correlation = bits(evidence)
-    return Seen(
+    return Statistics(
         cutoffs, sums[0] / defined, sums[1] / defined, near / near.sum(), far / max(1, far.sum()),
-        ones, correlation,
+        *_measure_bits(evidence.codes[1]),
     )  # fmt: skip
 
 
-def bits(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
-    """(bits,) the share of ones and (bits, bits) the correlation of the database's bits."""
-    assert evidence.codes is not None
-    database = evidence.codes[1]
+def _measure_bits(database: Codes) -> tuple[np.ndarray, np.ndarray]:
+    """(bits,) the share of ones and (bits, bits) the correlation of the bits."""
     step = max(1, len(database) // MOST_ROWS)
     signs = database[::step].signs().astype(np.float32)
     mean = signs.mean(axis=0)
@@ -80,10 +79,3 @@ def bits(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
     scale = np.outer(spread, spread)
     correlation = np.divide(product, scale, out=np.zeros_like(scale), where=scale > 1e-9)
     return (mean + 1) / 2, np.clip(correlation, -1, 1)
-
-
-def _rankings(evidence: Evidence) -> Iterator[Ranking]:
-    assert evidence.codes is not None and evidence.labels is not None
-    yield from by_counts(
-        *evidence.codes, *evidence.labels, evidence.relevance, evidence.exclude_self
-    )

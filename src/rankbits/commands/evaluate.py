@@ -1,8 +1,7 @@
-"""Commands that judge: evaluate and quickstart."""
+"""The command that judges an index, codes or a run file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -14,7 +13,7 @@ from rankbits._option import option
 @dataclass(frozen=True)
 class Evaluate:
     """Judge an index by queries with labels, two files of codes, or a TREC run by its qrels; ties
-    averaged exactly."""
+    are averaged exactly."""
 
     name: ClassVar[str] = "evaluate"
     places: ClassVar[tuple[str, ...]] = ("index", "queries")
@@ -27,6 +26,9 @@ class Evaluate:
     )
     labels: str | None = option(None, "labels of the index's queries, in a file of their own")
     encoder: str | None = option(None, "where the index's encoder lies now, if it was moved")
+    ask: str | None = option(
+        None, "of an index: by bits, or by the queries' floats (default: the encoder's)"
+    )
     run: str | None = option(None, "a TREC run file: query Q0 document rank score tag")
     qrels: str | None = option(None, "its judgements: query 0 document grade")
     k: tuple[int, ...] = option((10, 100, 1000), "cutoffs, as in 10,100,1000", "k")
@@ -48,15 +50,16 @@ class Evaluate:
 
     def work(self) -> None:
         if self.run or self.qrels:
-            report = self._of_run()
+            report = self._judge_run()
+        elif not self.index or is_codes_file(self.index):
+            report = self._judge_codes()
         else:
-            codes = self.index is not None and is_codes_file(self.index)
-            report = self._of_codes() if codes or not self.index else self._of_index(self.index)
+            report = self._judge_index(self.index)
         if self.html:
             report.to_html(self.html)
         print(report.to_json() if self.json else report.to_markdown() if self.markdown else report)
 
-    def _of_run(self) -> Any:
+    def _judge_run(self) -> Any:
         from rankbits.data.trec import read_judged
         from rankbits.evaluate import evaluate_run
 
@@ -65,7 +68,8 @@ class Evaluate:
         judged = read_judged(self.run, self.qrels, negative=self.negative, missing=self.missing)
         return evaluate_run(judged, k=self.k, gain=self.gain)
 
-    def _of_index(self, address: str) -> Any:
+    def _judge_index(self, address: str) -> Any:
+        from rankbits.commands.store import parse_ask
         from rankbits.data.labels import read_labels_file
         from rankbits.encoder.indexing import open_index
         from rankbits.encoder.judging import evaluate_index
@@ -75,18 +79,20 @@ class Evaluate:
         if self.ray or self.tie_break or self.exclude_self:
             refuse("--ray, --tie-break and --exclude-self are for two files of codes.")
         labels = read_labels_file(self.labels) if self.labels else None
+        ask = parse_ask(self.ask)
         with open_index(address, encoder=self.encoder, mode="r") as index:
             return evaluate_index(
                 index,
                 self.queries,
                 labels,
+                ask=ask,
                 k=self.k,
                 radius=self.radius,
                 relevance=self.relevance,
                 gain=self.gain,
             )
 
-    def _of_codes(self) -> Any:
+    def _judge_codes(self) -> Any:
         from rankbits.evaluate import evaluate
         from rankbits.types import Codes
 
@@ -101,11 +107,9 @@ class Evaluate:
         )
         paths = (self.index, self.queries or self.index)
         for path, columns in zip(paths, (of_queries, of_database), strict=True):
-            for wanted in ("labels", "embeddings")[: 1 + self.tie_break]:
-                if wanted not in columns:
-                    refuse(
-                        f"{path} holds no {wanted}: save them with codes.save(path, {wanted}=...)."
-                    )
+            for name in ("labels", "embeddings")[: 1 + self.tie_break]:
+                if name not in columns:
+                    refuse(f"{path} holds no {name}: save them with codes.save(path, {name}=...).")
         judge: Any = evaluate
         if self.ray:
             from rankbits import scale
@@ -128,30 +132,5 @@ class Evaluate:
 
 
 def is_codes_file(path: str) -> bool:
-    """Whether codes are meant: by the ending, so that a missing or damaged file is named as one."""
+    """Whether a path is one of codes: by its ending, so that a missing file is refused as codes."""
     return path.endswith((".npz", ".safetensors"))
-
-
-@dataclass(frozen=True)
-class Quickstart:
-    """Hash the embedded digits five ways, by the commands it shows: a table and a page."""
-
-    name: ClassVar[str] = "quickstart"
-    places: ClassVar[tuple[str, ...]] = ()
-    runs_commands: ClassVar[bool] = True
-
-    folder: str = option("rankbits-quickstart", "where the data, the codes and the page go")
-    bits: int = option(16, "bits of every code, 1 to 61")
-    epochs: int = option(40, "passes over the digits when a network is trained")
-    seed: int = option(0, "seed of the split and of the training")
-    serve: bool = option(False, "then serve the digits and a page to search them")
-    port: int = option(8080, "where --serve listens; 0 for any free port")
-
-    def work(self, run: Callable[[Sequence[str]], int]) -> None:
-        from rankbits.quickstart import digits_service, quickstart
-
-        report = quickstart(self.folder, run, bits=self.bits, epochs=self.epochs, seed=self.seed)
-        if self.serve:
-            from rankbits.serve import serve
-
-            serve(digits_service(report, bits=self.bits, seed=self.seed), port=self.port)

@@ -1,0 +1,42 @@
+"""A shortlist by Hamming distance, put in order by the floats of the questions.
+
+It needs nothing but the codes of the ids that were found, so that every engine gives the same order
+for the same shortlist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rankbits.kernels import order_rows
+from rankbits.types import Codes, Questions, Results
+
+AT_ONCE = 1 << 20  # codes of shortlists in memory at a time
+
+
+def choose_width(k: int) -> int:
+    """How many to list where k are wanted and nobody said: enough that the k nearest are among
+    them but for a few in a thousand (docs/bits.md)."""
+    return max(20 * k, 200)
+
+
+def order_shortlist(
+    questions: Questions, ids: np.ndarray, codes_of: Callable[[Any], Codes], k: int
+) -> Results:
+    """The k nearest of ``ids`` (Q, S) by the definition of the distance, (Q, min(k, S)); equal
+    distances keep the order of the shortlist. ``codes_of`` gives the codes of ids (n,)."""
+    k = min(k, ids.shape[1])
+    best = np.empty((len(ids), k), ids.dtype)
+    distances = np.empty((len(ids), k), np.float32)
+    step = max(1, AT_ONCE // max(1, ids.shape[1]))
+    for start in range(0, len(ids) if k else 0, step):
+        part = slice(start, start + step)
+        rows = np.arange(ids[part].size).reshape(ids[part].shape)
+        far = order_rows(questions[part], codes_of(ids[part].reshape(-1)), rows)
+        order = np.argsort(far, axis=1, kind="stable")[:, :k]
+        best[part] = np.take_along_axis(ids[part], order, 1)
+        distances[part] = np.take_along_axis(far, order, 1)
+    return Results(best, distances)
