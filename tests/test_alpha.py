@@ -14,7 +14,7 @@ from rankbits import Refusal
 from rankbits.data.digits import digits
 from rankbits.data.examples import Examples
 from rankbits.losses import CEL, MIHash, Neighbours, TieAwareAP
-from rankbits.reproduce.recipe import recipes
+from rankbits.papers.recipe import read_recipes
 from rankbits.train import TrainConfig
 from rankbits.train.diary import LOG
 from rankbits.train.optimisers import SPREAD, alpha, alpha_of, first_alpha
@@ -93,7 +93,7 @@ def test_it_grows_from_there_and_never_shrinks():
 def test_recipes_name_it_so_that_their_rows_stay():
     named = [
         recipe
-        for recipe in recipes(RECIPES)
+        for recipe in read_recipes(RECIPES)
         if recipe.train.get("loss") in ("tie-aware-ap", "tie-aware-ndcg", "mihash")
     ]
     assert len(named) > 30

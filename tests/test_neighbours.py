@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 import rankbits as rb
 from rankbits._check import Refusal
 from rankbits.data import Examples
-from rankbits.data.protocols import Protocol
+from rankbits.data.protocol import Protocol
 from rankbits.losses import (
     DPSH,
     DTSH,
@@ -30,9 +30,9 @@ from rankbits.losses import (
 )
 from rankbits.losses.named import named
 from rankbits.losses.neighbours import GRADES, SHARES
-from rankbits.reproduce import neighbours as cells
-from rankbits.reproduce.recipe import recipe_of
-from rankbits.reproduce.rows import Settings
+from rankbits.papers import neighbours as cells
+from rankbits.papers.recipe import make_recipe
+from rankbits.papers.rows import Settings
 from rankbits.train.optimisers import set_alpha
 from rankbits.train.source import Source
 
@@ -203,7 +203,7 @@ def table(**changes):
         "train": {"data": "clinc150-neighbours", "model": "linear", "loss": "tie-aware-ndcg",
                   "batch_size": 50, "epochs": 4},
     }  # fmt: skip
-    return recipe_of("talr/table3/m", facts | changes)
+    return make_recipe("talr/table3/m", facts | changes)
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def source(monkeypatch):
     examples = Examples(x.astype(np.float32), np.arange(280))
     how = Protocol("mine", examples, rows[:200], rows[240:], rows[:240], metric="NDCG")
     made = Source(examples.subset(how.train), None, how)
-    monkeypatch.setattr(cells, "source_of", lambda config, seen, short: made)
+    monkeypatch.setattr(cells, "read_cell_source", lambda config, seen, short: made)
     return made
 
 

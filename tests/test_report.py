@@ -6,7 +6,6 @@ import io
 import itertools
 import json
 import re
-import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -19,7 +18,8 @@ from rankbits._files import write_arrays
 from rankbits.cli import main
 from rankbits.data.digits import digits
 from rankbits.data.examples import Examples
-from rankbits.data.protocols import Protocol
+from rankbits.data.protocol import Protocol
+from rankbits.papers import protocols
 from rankbits.report import (
     Entry,
     compare,
@@ -253,9 +253,8 @@ def runs(tmp_path_factory):
     own = Protocol("small", examples, order[100:], order[:100], order[100:], metric="precision@10")
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
-        source = sys.modules["rankbits.train.source"]  # rb.train is the function of that name
-        patch.setattr(source, "PROTOCOLS", ("small",))
-        patch.setattr(source, "protocol", lambda *_: own)
+        patch.setitem(protocols.SETTINGS, "small", None)
+        patch.setattr(protocols, "protocol", lambda *_: own)
         patch.setenv("RANKBITS_DATA", str(folder / "data"))
         for seed in ("0", "1"):
             words = "train --data small --bits 12 --epochs 2 --workers 0 --judge --no-tensorboard"
@@ -447,11 +446,13 @@ def test_data_that_is_gone_or_has_no_images_is_said(tmp_path):
         (np.arange(40), np.arange(40, 160)),
     )  # fmt: skip
     gone = Entry("run", "", report, kept, settings={"data": "nowhere", "bits": 12})
-    word = compare([gone], measure=False).missing[-1]
+    word = compare([gone], measure=False, find_protocol=protocols.find_protocol).missing[-1]
     assert "the data of run cannot be read (nowhere is neither a file or folder" in word
     np.savez(tmp_path / "x.npz", features=X, labels=LABELS)
     features = Entry("run", "", report, kept, settings={"data": str(tmp_path / "x.npz")})
-    assert "features, not images" in compare([features], measure=False).missing[-1]
+    words = compare([features], measure=False, find_protocol=protocols.find_protocol).missing
+    assert "features, not images" in words[-1]
+    assert "no images were given" in compare([features], measure=False).missing[-1]
 
 
 def test_rankings_of_different_kinds_are_told_apart(tmp_path, capsys):

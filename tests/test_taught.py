@@ -10,6 +10,7 @@ import rankbits as rb
 from rankbits.cli import main
 from rankbits.data.augment import View
 from rankbits.data.examples import Examples
+from rankbits.data.protocol import Protocol
 from rankbits.train import TrainConfig, features, teach, train
 from rankbits.train.features import frozen_features
 from rankbits.train.run import Inputs, Run, load_run
@@ -137,18 +138,11 @@ def test_the_surest_rows_of_each_class_are_kept():
 def test_teachers_label_a_database_but_no_query_and_no_held_row(
     teacher, tmp_path, monkeypatch, capsys
 ):
-    from rankbits.data import protocols
-    from rankbits.train import source
-
     whole = pictures(200, seed=5)
     rows = np.random.default_rng(0).permutation(200)
-    mine = protocols.Protocol("mine", whole, rows[:40], rows[40:60], np.r_[rows[:40], rows[60:]])
-    monkeypatch.setattr(source, "PROTOCOLS", ("mine",))
-    monkeypatch.setattr(source, "protocol", lambda *_: mine)
-    config = TrainConfig(
-        data="mine", teachers=str(teacher.folder), taught=0.5, device="cpu", validation=0.25
-    )
-    found = read_source(config)
+    mine = Protocol("mine", whole, rows[:40], rows[40:60], np.r_[rows[:40], rows[60:]])
+    config = TrainConfig(teachers=str(teacher.folder), taught=0.5, device="cpu", validation=0.25)
+    found = read_source(config, mine)
     assert len(found.held) == 10
     known = 30
     more = found.train.inputs[known:]

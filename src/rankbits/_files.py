@@ -1,4 +1,5 @@
-"""Files are written whole or not at all, and what is read back is data, never code."""
+"""Files are written whole or not at all, and what is read back is data, never code; and the one
+place that knows where downloaded and computed data lie."""
 
 from __future__ import annotations
 
@@ -16,6 +17,19 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as safetensors_bytes
 
 from rankbits._check import refuse
+
+ROOT = "RANKBITS_DATA"
+
+
+def data_root(root: str | os.PathLike[str] | None = None) -> Path:
+    """The folder of published datasets, weights and caches: ``root``, or what the environment
+    variable RANKBITS_DATA says, or ``~/.cache/rankbits/data``.
+
+    >>> data_root("here").name
+    'here'
+    """
+    chosen = root if root is not None else os.environ.get(ROOT)
+    return Path(chosen) if chosen else Path.home() / ".cache" / "rankbits" / "data"
 
 
 def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], object]) -> None:

@@ -18,5 +18,6 @@ COMMANDS: tuple[Any, ...] = (
     Quickstart, Data, Train, Embed, Fit, Encode, BuildIndex, Search, Evaluate,
     WriteReport, Serve, Reproduce, Completion,
 )  # fmt: skip
+Completion.commands = COMMANDS  # what a shell completes, itself among it
 
 __all__ = ["COMMANDS"]

@@ -69,10 +69,9 @@ class Completion:
 
     name: ClassVar[str] = "completion"
     places: ClassVar[tuple[str, ...]] = ("shell",)
+    commands: ClassVar[tuple[Any, ...]] = ()
 
     shell: str | None = option(None, "bash, zsh or fish")
 
     def work(self) -> None:
-        from rankbits.commands import COMMANDS
-
-        print(script(_check.choice("shell", self.shell, SHELLS), COMMANDS))
+        print(script(_check.choice("shell", self.shell, SHELLS), self.commands))

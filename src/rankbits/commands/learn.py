@@ -37,6 +37,7 @@ class Train(TrainConfig):
 
     def work(self) -> None:
         from rankbits.encoder.finishing import finish_run
+        from rankbits.papers.protocols import find_protocol
         from rankbits.train import train
 
         if not self.data or not self.out:
@@ -48,14 +49,15 @@ class Train(TrainConfig):
         if examples is not None:
             self._freeze(config, examples)
             return
-        run = train(config)
+        protocol = find_protocol(config.data, config.root, config.seed)
+        run = train(config, protocol=protocol)
         if not run.progress.finished:
             raise KeyboardInterrupt  # so that no shell goes on to what needs the run
         best = run.progress.best
         said = "" if best is None else f", validation mAP {best:.4f}"
         print(f"{self.out}: {run.progress.step:,} steps{said}")
         if self.quantizer != "none" or self.judge:
-            report = finish_run(run, self.quantizer, judge=self.judge)
+            report = finish_run(run, self.quantizer, judge=self.judge, protocol=protocol)
             if report is not None:
                 print(report)
 
@@ -143,7 +145,7 @@ class Embed:
         if Path(self.out).suffix not in (".npz", ".safetensors"):
             refuse(f"{self.out} must end in .npz or .safetensors.")
         encoder = read_embedder(self.encoder, str(device_of(self.device)))
-        items = self._items(encoder)
+        items = self._read_items()
         embedded = encoder.embed_readable(
             items, batch_size=self.batch_size, workers=self.workers, progress=True
         )
@@ -161,17 +163,18 @@ class Embed:
         left = f", {len(embedded.failed):,} left out" if embedded.failed else ""
         print(f"{rows:,} x {width} embeddings{left} -> {self.out}")
 
-    def _items(self, encoder: Encoder) -> Items:
+    def _read_items(self) -> Items:
         """Own inputs, or the rows of a protocol's part."""
         from rankbits.data.items import Items, read_items
-        from rankbits.train.source import read_inputs
+        from rankbits.papers.protocols import find_protocol
 
-        assert self.inputs is not None and self.encoder is not None
-        if Path(self.inputs).exists():
+        assert self.inputs is not None
+        protocol = find_protocol(self.inputs)
+        if protocol is None:
             if self.part is not None:
                 refuse(f"part belongs to a protocol; {self.inputs} is a file or folder.")
             return read_items(self.inputs)
-        examples = read_inputs(self.inputs, self.part, TrainConfig())[0]
+        examples = protocol.part(self.part)
         return Items(
             examples.inputs, np.arange(len(examples)), examples.labels, examples.class_names
         )

@@ -35,6 +35,7 @@ class WriteReport:
     seed: int = option(0, "seed of the random swaps that test differences")
 
     def work(self) -> None:
+        from rankbits.papers.protocols import find_protocol
         from rankbits.report import compare
 
         if not self.sources:
@@ -52,6 +53,7 @@ class WriteReport:
             k=self.k,
             relevance=self.relevance,
             images=images,
+            find_protocol=find_protocol,
             many=self.samples,
             measure=self.measure,
             seed=self.seed,

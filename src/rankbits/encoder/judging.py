@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from rankbits import _check
-from rankbits.data.folders import named
 from rankbits.data.items import Items, read_items
+from rankbits.data.vectors import number_names
 from rankbits.encoder.encoder import ASKS
 from rankbits.encoder.indexing import needs_encoder, read_index_items
 from rankbits.evaluate import evaluate
@@ -59,7 +59,7 @@ def evaluate_index(
         _check.same_length("labels", len(labels), "the queries", len(asked))
         asked = replace(asked, labels=np.asarray(labels), names=())
         if np.asarray(labels).dtype.kind == "U":
-            numbers, names = named(np.asarray(labels).tolist())
+            numbers, names = number_names(np.asarray(labels).tolist())
             asked = replace(asked, labels=numbers, names=names)
     if asked.labels is None:
         _check.refuse("The queries have no labels: put them into a folder for each class.")

@@ -20,6 +20,7 @@ from rankbits.indexes.ids import Column, joined
 from rankbits.kernels import Words, inverse_lengths
 from rankbits.types import Codes, Decoder
 
+MOST_BITS = 1 << 20  # of a code
 STEP = 4  # a segment is merged with one up to this many times as long
 SHORT = 4096  # rows that are merged without asking: copying them costs less than another segment
 

@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from rankbits import _check
-from rankbits._files import read_arrays, write_arrays
+from rankbits._files import data_root, read_arrays, write_arrays
 from rankbits.models import publishers
 from rankbits.models.classic import Classic
 from rankbits.models.efficientnet import EfficientNetLite
@@ -68,8 +68,7 @@ class Converted:
 
 def weights_path(name: str) -> Path:
     """Where the weights called ``name`` are kept; the file need not exist."""
-    root = os.environ.get("RANKBITS_DATA") or Path.home() / ".cache" / "rankbits" / "data"
-    return Path(root) / "weights" / f"{name}.safetensors"
+    return data_root() / "weights" / f"{name}.safetensors"
 
 
 def convert_weights(

@@ -13,10 +13,14 @@ import torch
 
 from rankbits import _check
 from rankbits.quantizers import rows
+from rankbits.quantizers.files import save, write_onnx
 from rankbits.types import Codes, Questions, pack
 
 Self = TypeVar("Self", bound="Quantizer")
+<<<<<<< HEAD
 LEARNED = ("weight_", "offset_", "rotation_", "atoms_", "centre_")
+=======
+>>>>>>> cb2c7644137f4e76fe755cc810b124a3d4850a5d
 
 
 class Quantizer(abc.ABC):
@@ -213,14 +217,10 @@ class Quantizer(abc.ABC):
     def to_onnx(self, path: str | os.PathLike[str]) -> None:
         """Write an ONNX model: ``embeddings`` (n, dim) -> ``bits`` (n, bits) uint8 0 and 1, and
         ``outputs``, the floats they are signs of (needs the package onnx)."""
-        from rankbits.quantizers.files import write_onnx
-
         self._fitted()
         write_onnx(self.weight_, self.offset_, path)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to one file (safetensors), whole or not at all; ``rb.load`` reads it back."""
-        from rankbits.quantizers.files import save
-
         self._fitted()
         save(self, path)

@@ -17,7 +17,13 @@ from rankbits.report import page, tables
 from rankbits.report.cost import Cost, measure_cost
 from rankbits.report.entries import CUTOFFS, Entry, read_entry
 from rankbits.report.groups import Group, group_entries, have_same_queries
-from rankbits.report.samples import Sample, choose_samples, find_pictures, read_pictures
+from rankbits.report.samples import (
+    FindProtocol,
+    Sample,
+    choose_samples,
+    find_pictures,
+    read_pictures,
+)
 from rankbits.report.significance import Difference, compare_paired, correct_by_holm
 from rankbits.report.statistics import Statistics, measure_codes
 from rankbits.types import Figure
@@ -106,15 +112,17 @@ def compare(
     k: Sequence[int] = CUTOFFS,
     relevance: str = "any",
     images: tuple[str | Path, str | Path] | None = None,
+    find_protocol: FindProtocol | None = None,
     many: int = 4,
     measure: bool = True,
     seed: int = 0,
 ) -> Comparison:
     """Compare runs, codes and reports (see :func:`read_entry`) -> ``Comparison``.
 
-    ``figure`` is what methods are compared by; ``images`` are those of the queries and of the
-    database, in the order of the codes, where no run knows them; ``many`` queries are shown with
-    them. ``measure``: time a search. ``seed``: of the random swaps.
+    ``figure`` is what methods are compared by; ``many`` queries are shown with their ``images``
+    and those of the database, both in the order of the codes; without ``images``,
+    ``find_protocol`` (that of ``rankbits.papers``) reads what a run was judged on. ``measure``:
+    time a search. ``seed``: of the random swaps.
 
     >>> import tempfile
     >>> import rankbits as rb
@@ -139,7 +147,7 @@ def compare(
             near = _check.nearest(figure, entry.report.figures)
             _check.refuse(f"{entry.source} has no figure '{figure}'{near}.")
     differences, untested = _test_differences(groups, figure, seed)
-    samples, without_samples = _choose_samples(groups, images, many, figure)
+    samples, without_samples = _choose_samples(groups, images, find_protocol, many, figure)
     statistics = tuple(measure_codes(g.evidence) if g.evidence else None for g in groups)
     missing = [*_warn_of_protocols(groups), *untested, *_list_missing(groups, statistics)]
     return Comparison(
@@ -177,7 +185,11 @@ def _test_differences(
 
 
 def _choose_samples(
-    groups: Sequence[Group], images: Any, many: int, figure: str
+    groups: Sequence[Group],
+    images: Any,
+    find_protocol: FindProtocol | None,
+    many: int,
+    figure: str,
 ) -> tuple[tuple[Sample, ...], list[str]]:
     """Sample queries, or a sentence that says why there are none."""
     if _check.whole("many", many, 0) == 0:
@@ -189,7 +201,9 @@ def _choose_samples(
             for name, own, codes in zip(SIDES, pictures, evidence.codes or (), strict=True):
                 _check.same_length(f"{name} images", len(own), "the codes", len(codes))
     try:
-        return choose_samples(groups, pictures or find_pictures(groups), many, figure), []
+        return choose_samples(
+            groups, pictures or find_pictures(groups, find_protocol), many, figure
+        ), []
     except (_check.Refusal, OSError) as sentence:
         return (), [f"Sample queries are left out: {sentence}"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,14 @@ from rankbits import _check
 from rankbits.data.arrays import read_columns
 from rankbits.data.folders import read_examples
 from rankbits.data.images import ImageFiles, decode
+from rankbits.data.protocol import Protocol
 from rankbits.kernels import hamming_topk
 from rankbits.report.groups import Group
 from rankbits.report.png import make_uri
-from rankbits.train.config import TrainConfig
-from rankbits.train.source import read_source
 from rankbits.types import Evidence
 
 SIDE, NEAREST, METHODS = 40, 10, 6
+FindProtocol = Callable[..., Protocol | None]  # of a run's data, root and seed
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,15 +103,17 @@ def read_pictures(path: str | Path) -> Pictures:
     return Pictures(images, np.arange(len(images)))
 
 
-def find_pictures(groups: Sequence[Group]) -> tuple[Pictures, Pictures]:
+def find_pictures(
+    groups: Sequence[Group], find_protocol: FindProtocol | None
+) -> tuple[Pictures, Pictures]:
     """Read the images that a run was judged on again from its data; refuses where it cannot."""
     for group in groups:
         entry, evidence = group.first, group.evidence
-        if entry.settings is None or evidence is None or evidence.rows is None:
+        if find_protocol is None or not entry.settings or not evidence or evidence.rows is None:
             continue
         try:
-            settings = {**entry.settings, "features": None, "teachers": None}
-            protocol = read_source(TrainConfig().with_changes(**settings)).protocol
+            said = entry.settings
+            protocol = find_protocol(said.get("data"), said.get("root"), said.get("seed", 0))
         except (_check.Refusal, OSError, TypeError) as sentence:
             _check.refuse(f"the data of {group.name} cannot be read ({sentence}).")
         if protocol is None or protocol.examples.kind == "features":

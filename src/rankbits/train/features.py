@@ -15,10 +15,9 @@ import numpy as np
 import torch
 
 from rankbits import _check
-from rankbits._files import alone, write_whole
+from rankbits._files import alone, data_root, write_whole
 from rankbits.data.examples import Examples
 from rankbits.data.images import ImageFiles
-from rankbits.data.root import data_root
 from rankbits.models import weights_path
 from rankbits.models.weights import PUBLISHED
 from rankbits.train.body import make_body

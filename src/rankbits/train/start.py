@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from rankbits import _check
+from rankbits._files import data_root
 from rankbits.data.examples import Examples
-from rankbits.data.root import data_root
-from rankbits.data.samplers import sampler
+from rankbits.data.protocol import Protocol
+from rankbits.data.samplers import make_sampler
 from rankbits.losses.named import named
 from rankbits.train.body import BODY, make_body, save_body
 from rankbits.train.config import TrainConfig
@@ -32,6 +33,7 @@ def train(
     *,
     examples: Examples | None = None,
     held: Examples | None = None,
+    protocol: Protocol | None = None,
     model: str | torch.nn.Module | None = None,
     loss: str | Callable[..., torch.Tensor] | None = None,
     say: Callable[[str], None] | None = None,
@@ -40,9 +42,10 @@ def train(
     """Train as ``config`` says, with ``changes`` to it by name -> ``Run``.
 
     ``examples`` stand in for ``config.data`` (a share of them is held out, or ``held`` is given),
-    ``model`` may be any module from inputs to (M, width), and ``loss`` any callable of
-    (embeddings, labels), instead of a name. With ``config.out`` the run is kept in
-    that folder, and the same call goes on with a run that was stopped or killed.
+    and so do the training rows of a ``protocol``; ``model`` may be any module from inputs to
+    (M, width), and ``loss`` any callable of (embeddings, labels), instead of a name. With
+    ``config.out`` the run is kept in that folder, and the same call goes on with a run that was
+    stopped or killed.
 
     >>> import rankbits as rb
     >>> from rankbits.data import Examples, digits
@@ -63,7 +66,7 @@ def train(
         config = config.with_changes(alpha=chosen)
     try:
         with torch.random.fork_rng():
-            return _trainer(config, examples, held, model, loss, tell).go()
+            return _trainer(config, examples, held, protocol, model, loss, tell).go()
     finally:
         if chosen is not None:
             set_alpha(loss, chosen)
@@ -73,6 +76,7 @@ def _trainer(
     config: TrainConfig,
     examples: Examples | None,
     held: Examples | None,
+    protocol: Protocol | None,
     model: torch.nn.Module | None,
     loss: Callable[..., torch.Tensor] | None,
     say: Callable[[str], None],
@@ -80,7 +84,7 @@ def _trainer(
     processes = Processes.join(device_of(config.device))
     folder = _folder(config, processes)
     if examples is None:
-        source = read_source(config)
+        source = read_source(config, protocol)
     else:
         source = Source(examples, held) if held is not None else own_source(examples, config)
     _check.not_empty("training set", len(source.train))
@@ -97,7 +101,7 @@ def _trainer(
     made = loss or named(config.loss, config.width, labels, **options)
     if loss is None and "alpha" in options and alpha_of(made) is not None:
         _check.refuse("alpha is a setting of the run; give it there, not in the loss's options.")
-    batches = sampler(
+    batches = make_sampler(
         config.sampler,
         labels,
         source.train.categories,

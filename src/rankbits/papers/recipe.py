@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import math
 import os
 from collections.abc import Iterable
@@ -18,37 +17,24 @@ from pathlib import Path
 from typing import Any
 
 from rankbits import _check
-from rankbits.reproduce.extends import EXTENDS, read_table
+from rankbits.papers.extends import EXTENDS, read_table
 from rankbits.train import TrainConfig
 
 QUANTIZERS = (
     "none", "random", "itq", "h2q", "h2q-l1", "h2q-min", "h2q-variance", "supervised",
 )  # fmt: skip
 KINDS = ("train", "neighbours")
-TEXTS = ("paper", "place", "method", "differs", "metric")
-KEYS = (
-    *TEXTS, "bits", "seeds", "quantizers", "kind", "seen", "figures", "train", "choose", "vary",
-    "keep", "scaled",
-)  # fmt: skip
+WORDS = ("paper", "place", "method", "differs")
 OWN = ("bits", "seed", "out", "root", "device")  # of a cell or of the command, never of [train]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is run at once: a code length (None: [train] has dim), a seed, what is varied.
-
-    >>> Cell(16, 0, {"options.bins": 5}).key
-    '{"bits": 16, "options.bins": 5, "seed": 0}'
-    """
+    """What is run at once: a code length (None: [train] has dim), a seed, what is varied."""
 
     bits: int | None
     seed: int
     vary: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def key(self) -> str:
-        """The same text for the same cell, however its values were ordered."""
-        return json.dumps({"bits": self.bits, "seed": self.seed, **self.vary}, sort_keys=True)
 
     def __str__(self) -> str:
         parts = [f"{self.bits} bits"] if self.bits else []
@@ -62,7 +48,7 @@ class Recipe:
     none, in the order of ``bits`` (of the values of [vary], where there are no bits). ``choose``:
     candidates by name, of which the one best on validation rows is judged, cell by cell.
 
-    >>> one = recipe_of("x/y", {
+    >>> one = make_recipe("x/y", {
     ...     "paper": "X", "place": "Table 1", "method": "CEL", "differs": "the network",
     ...     "bits": [16, 32], "seeds": [0, 1], "figures": {"none": [0.8, 0.9]},
     ...     "train": {"data": "cifar10-s1", "loss": "cel"}})
@@ -101,11 +87,11 @@ class Recipe:
         return [Cell(b, s, v) for v in self.varied() for b in lengths for s in seeds]
 
     def varied(self) -> list[dict[str, Any]]:
-        return combinations(self.vary)
+        return combine(self.vary)
 
     def config(self, cell: Cell, **changes: Any) -> TrainConfig:
         """The settings of a cell; ``changes`` come after what it varies."""
-        facts = changed(self.train, cell.vary) | {"seed": cell.seed}
+        facts = change_settings(self.train, cell.vary) | {"seed": cell.seed}
         if cell.bits is not None:
             facts["bits"] = cell.bits
         return TrainConfig().with_changes(**{**facts, **changes})
@@ -120,153 +106,143 @@ class Recipe:
         return values[order.index(place)]
 
 
-def combinations(table: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
+def combine(table: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
     """Every choice of one value a name; one empty choice where there are no names.
 
-    >>> combinations({"lr": (1, 2)}), combinations({})
+    >>> combine({"lr": (1, 2)}), combine({})
     ([{'lr': 1}, {'lr': 2}], [{}])
     """
-    return [dict(zip(table, each, strict=True)) for each in itertools.product(*table.values())]
+    return [dict(zip(table, values, strict=True)) for values in itertools.product(*table.values())]
 
 
-def changed(facts: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def change_settings(facts: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Facts with changes; ``options.x`` is option x of the loss.
 
-    >>> changed({"lr": 1, "options": {"a": 1}}, {"options.b": 2})
+    >>> change_settings({"lr": 1, "options": {"a": 1}}, {"options.b": 2})
     {'lr': 1, 'options': {'a': 1, 'b': 2}}
     """
-    made = {**facts, "options": dict(facts.get("options") or {})}
+    options = dict(facts.get("options") or {})
+    merged = dict(facts)
     for name, value in changes.items():
         head, _, option = name.partition(".")
         if option:
-            made["options"][option] = value
+            options[option] = value
         else:
-            made[head] = value
-    return made if made["options"] else {n: v for n, v in made.items() if n != "options"}
+            merged[head] = value
+    return {**merged, "options": options} if options else merged
 
 
-def recipe_of(name: str, table: dict[str, Any]) -> Recipe:
+KEYS = tuple(f.name for f in dataclasses.fields(Recipe) if f.name != "name")
+
+
+def make_recipe(name: str, table: dict[str, Any]) -> Recipe:
     """Make a recipe from a TOML table, or refuse the table in one sentence."""
     for key in table:
         if key not in KEYS:
             near = _check.nearest(key, (*KEYS, EXTENDS))
             _check.refuse(f"{name} has an unknown key '{key}'{near}.")
-    for key in TEXTS[:4]:
+    for key in WORDS:
         if not isinstance(table.get(key), str) or not table[key].strip():
             _check.refuse(f"{name} must say its {key} in words; got {table.get(key)!r}.")
     if not table["paper"].replace("-", "").isalnum():  # it becomes the name of a file
         _check.refuse(f"The paper of {name} must be letters and digits; got {table['paper']!r}.")
-    metric = table.get("metric", "mAP")
-    if not isinstance(metric, str) or not metric:
-        _check.refuse(f"The metric of {name} must be a figure's name; got {metric!r}.")
-    kind = _check.choice(f"The kind of {name}", table.get("kind", "train"), KINDS)
-    quantizers = _listed(name, "quantizers", table.get("quantizers", ["none"]))
-    for quantizer in quantizers if kind == "train" else ():
-        _check.choice(f"A quantizer of {name}", quantizer, QUANTIZERS)
-    seen = table.get("seen")
-    for key in ("keep", "scaled"):
-        if not isinstance(table.get(key, False), bool):
-            _check.refuse(f"{key} of {name} must be true or false; got {table[key]!r}.")
-    bits = _listed(name, "bits", table.get("bits", []))
-    seeds = _listed(name, "seeds", table.get("seeds", [0, 1, 2, 3]))
-    found = Recipe(
-        name,
-        paper=table["paper"],
-        place=table["place"],
-        method=table["method"],
-        differs=table["differs"],
-        train=_settings(name, table.get("train")),
-        metric=metric,
-        bits=tuple(_check.whole(f"bits of {name}", b, 1) for b in bits),
-        seeds=tuple(_check.whole(f"seeds of {name}", s, 0) for s in seeds),
-        quantizers=quantizers,
-        kind=kind,
-        seen=None if seen is None else _check.whole(f"seen of {name}", seen, 1),
-        keep=table.get("keep", False),
-        scaled=table.get("scaled", False),
-        choose=_candidates(name, "choose", table.get("choose", {})),
-        vary=_candidates(name, "vary", table.get("vary", {})),
-    )
-    return _whole(dataclasses.replace(found, figures=_figures(found, table.get("figures", {}))))
+    known = [f.name for f in dataclasses.fields(TrainConfig) if f.name not in OWN]
+    facts = {"train": None, **table}
+    _check_settings(name, facts["train"], known)
+    for key in ("bits", "seeds", "quantizers"):
+        if key in table:
+            facts[key] = _check_list(f"{key} of {name}", table[key])
+    for key in ("choose", "vary"):
+        if key in table:
+            facts[key] = _check_candidates(f"[{key}] of {name}", table[key], known)
+    figures = facts.pop("figures", {})
+    recipe = Recipe(name, **facts)
+    _check_values(recipe)
+    return dataclasses.replace(recipe, figures=_check_figures(recipe, figures))
 
 
-def _whole(recipe: Recipe) -> Recipe:
-    """Refuse what only the whole shows: a code length and a dim, settings TrainConfig refuses."""
+def _check_values(recipe: Recipe) -> None:
+    """Refuse values of the wrong kind, and what only the whole shows: a code length and a dim,
+    settings that TrainConfig refuses."""
     name = recipe.name
+    if not isinstance(recipe.metric, str) or not recipe.metric:
+        _check.refuse(f"The metric of {name} must be a figure's name; got {recipe.metric!r}.")
+    _check.choice(f"The kind of {name}", recipe.kind, KINDS)
+    for quantizer in recipe.quantizers if recipe.kind == "train" else ():
+        _check.choice(f"A quantizer of {name}", quantizer, QUANTIZERS)
+    for key in ("keep", "scaled"):
+        if not isinstance(getattr(recipe, key), bool):
+            _check.refuse(f"{key} of {name} must be true or false; got {getattr(recipe, key)!r}.")
+    for bits in recipe.bits:
+        _check.whole(f"bits of {name}", bits, 1)
+    for seed in recipe.seeds:
+        _check.whole(f"seeds of {name}", seed, 0)
+    if recipe.seen is not None:
+        _check.whole(f"seen of {name}", recipe.seen, 1)
     if bool(recipe.bits) == ("dim" in recipe.train):
         _check.refuse(f"{name} must have either bits or, in [train], dim.")
     if not recipe.seeds or not recipe.quantizers:
         _check.refuse(f"{name} must have at least one seed and one quantizer.")
     if recipe.keep and (recipe.choose or recipe.scaled):
         _check.refuse(f"{name} keeps its runs, so it must neither choose nor have scaled = true.")
-    for choice in (combinations(recipe.choose), recipe.varied()):
-        for changes in choice:
-            cell = Cell(recipe.bits[0] if recipe.bits else None, 0, changes)
-            try:
-                recipe.config(cell)
-            except _check.Refusal as sentence:
-                _check.refuse(f"In {name}: {sentence}")
-    return recipe
+    for changes in combine(recipe.choose) + recipe.varied():
+        try:
+            recipe.config(Cell(recipe.bits[0] if recipe.bits else None, 0, changes))
+        except _check.Refusal as sentence:
+            _check.refuse(f"In {name}: {sentence}")
 
 
-def _settings(name: str, table: Any) -> dict[str, Any]:
-    known = [f.name for f in dataclasses.fields(TrainConfig) if f.name not in OWN]
+def _check_settings(name: str, table: Any, known: list[str]) -> None:
     if not isinstance(table, dict) or not table.get("data"):
         _check.refuse(f"{name} must have a table [train] that names its data.")
     for key in table:
         if key not in known:
             _check.refuse(f"[train] of {name} has no '{key}'{_check.nearest(key, known)}.")
-    return table
 
 
-def _listed(name: str, key: str, value: Any) -> tuple[Any, ...]:
+def _check_list(what: str, value: Any) -> tuple[Any, ...]:
     if not isinstance(value, list) or len(set(map(str, value))) != len(value):
-        _check.refuse(f"{key} of {name} must be a list without repeats; got {value!r}.")
+        _check.refuse(f"{what} must be a list without repeats; got {value!r}.")
     return tuple(value)
 
 
-def _candidates(name: str, key: str, table: Any) -> dict[str, tuple[Any, ...]]:
+def _check_candidates(what: str, table: Any, known: list[str]) -> dict[str, tuple[Any, ...]]:
     if not isinstance(table, dict):
-        _check.refuse(f"[{key}] of {name} must be a table of lists; got {table!r}.")
-    known = [f.name for f in dataclasses.fields(TrainConfig) if f.name not in OWN]
+        _check.refuse(f"{what} must be a table of lists; got {table!r}.")
     for setting, values in table.items():
         head, dot, option = setting.partition(".")
         if (head != "options" or not option) if dot else head not in known:
-            near = _check.nearest(head, known)
-            _check.refuse(f"[{key}] of {name} has no setting '{setting}'{near}.")
-        if not _listed(name, f"'{setting}' in [{key}]", values):
-            _check.refuse(f"'{setting}' in [{key}] of {name} must have a value.")
+            _check.refuse(f"{what} has no setting '{setting}'{_check.nearest(head, known)}.")
+        if not _check_list(f"'{setting}' in {what}", values):
+            _check.refuse(f"'{setting}' in {what} must have a value.")
     return {setting: tuple(values) for setting, values in table.items()}
 
 
-def _figures(recipe: Recipe, table: Any) -> dict[str, tuple[float, ...]]:
+def _check_figures(recipe: Recipe, table: Any) -> dict[str, tuple[float, ...]]:
+    what = f"[figures] of {recipe.name}"
     if not isinstance(table, dict):
-        _check.refuse(f"[figures] of {recipe.name} must be a table of lists; got {table!r}.")
+        _check.refuse(f"{what} must be a table of lists; got {table!r}.")
     wanted = len(recipe.bits) or len(recipe.varied())
-    found = {}
     for quantizer, values in table.items():
         if quantizer not in recipe.quantizers:
             near = _check.nearest(quantizer, recipe.quantizers)
-            _check.refuse(
-                f"[figures] of {recipe.name} names no quantizer of it: '{quantizer}'{near}."
-            )
+            _check.refuse(f"{what} names no quantizer of it: '{quantizer}'{near}.")
         numbers = isinstance(values, list) and all(type(v) in (int, float) for v in values)
         if not numbers or len(values) != wanted:
             _check.refuse(
-                f"[figures] of {recipe.name} must have {wanted} numbers for '{quantizer}', nan "
-                f"where the paper has none; got {values!r}."
+                f"{what} must have {wanted} numbers for '{quantizer}', nan where the paper has "
+                f"none; got {values!r}."
             )
-        found[quantizer] = tuple(float(v) for v in values)
-    return found
+    return {quantizer: tuple(map(float, values)) for quantizer, values in table.items()}
 
 
 def read_recipe(path: Path, name: str) -> Recipe:
     """The recipe in a file, which lies as deep below the folder of recipes as its name says."""
     folder = path.parents[min(name.count("/"), len(path.parents) - 1)]
-    return recipe_of(name, read_table(path, folder))
+    return make_recipe(name, read_table(path, folder))
 
 
-def names(folder: str | os.PathLike[str]) -> list[str]:
+def list_names(folder: str | os.PathLike[str]) -> list[str]:
     """The names of all recipes under a folder, sorted; a file named with an underscore is none."""
     root = Path(folder)
     if not root.is_dir():
@@ -275,16 +251,16 @@ def names(folder: str | os.PathLike[str]) -> list[str]:
     return sorted(p.relative_to(root).with_suffix("").as_posix() for p in files)
 
 
-def recipes(folder: str | os.PathLike[str], wanted: Iterable[str] = ()) -> list[Recipe]:
+def read_recipes(folder: str | os.PathLike[str], wanted: Iterable[str] = ()) -> list[Recipe]:
     """The recipes called so: a file's name, or a folder's for all in it. None: all."""
-    known = names(folder)
+    known = list_names(folder)
     chosen: list[str] = []
     for word in wanted or ("",):
-        given = word.strip("/").removesuffix(".toml")
-        found = [n for n in known if not given or n == given or n.startswith(f"{given}/")]
-        if not found:
+        name = word.strip("/").removesuffix(".toml")
+        called_so = [n for n in known if not name or n == name or n.startswith(f"{name}/")]
+        if not called_so:
             every = {*known, *(str(p) for n in known for p in Path(n).parents if p.name)}
-            near = _check.nearest(given, sorted(every))
+            near = _check.nearest(name, sorted(every))
             _check.refuse(f"There is no recipe '{word}' in {folder}{near}.")
-        chosen += [n for n in found if n not in chosen]
+        chosen += [n for n in called_so if n not in chosen]
     return [read_recipe(Path(folder) / f"{n}.toml", n) for n in chosen]

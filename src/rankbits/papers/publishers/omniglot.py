@@ -17,8 +17,7 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.data.examples import Examples
-from rankbits.data.publishers.published import Published, in_parts, numbered
-from rankbits.data.root import authentic, missing
+from rankbits.papers.publishers import published
 
 SIDE = 105
 MOST_BYTES = 1 << 16
@@ -28,53 +27,53 @@ SUMS = {
 }
 
 
-def read(root: Path) -> Published:
+def read(root: Path) -> published.Dataset:
     """32,460 grey images of 105 x 105; parts ``background`` and ``evaluation``."""
     shown, alphabets, characters = [], [], []
     for part in SUMS:
-        images, of = _part(root / "omniglot" / part)
+        images, of = _read_part(root / "omniglot" / part)
         shown.append(images)
         alphabets += [alphabet for alphabet, _ in of]
         characters += [f"{alphabet}/{character}" for alphabet, character in of]
-    labels, class_names = numbered(characters)
-    categories, category_names = numbered(alphabets)
-    return Published(
+    labels, class_names = published.number_names(characters)
+    categories, category_names = published.number_names(alphabets)
+    return published.Dataset(
         Examples(np.concatenate(shown), labels, categories, class_names, category_names),
-        in_parts(background=len(shown[0]), evaluation=len(shown[1])),
+        published.split_in_order(background=len(shown[0]), evaluation=len(shown[1])),
     )
 
 
-def _part(folder: Path) -> tuple[np.ndarray, list[tuple[str, str]]]:
+def _read_part(folder: Path) -> tuple[np.ndarray, list[tuple[str, str]]]:
     """Images (n, 105, 105, 1) in the order of their names, and (alphabet, character) of each."""
     images, of = [], []
-    for name, raw in _drawings(folder):
+    for name, raw in _list_drawings(folder):
         alphabet, character, _ = name.split("/")
-        images.append(_pixels(f"{folder}/{name}", raw))
+        images.append(_decode(f"{folder}/{name}", raw))
         of.append((alphabet, character))
     if not images:
         _check.refuse(f"{folder} must hold Alphabet/characterNN/*.png; it holds none.")
     pixels = np.stack(images)
-    authentic(folder, np.packbits(pixels == 0), SUMS)
+    published.check_sum(folder, np.packbits(pixels == 0), SUMS)
     return pixels[..., None], of
 
 
-def _drawings(folder: Path) -> Iterator[tuple[str, bytes]]:
+def _list_drawings(folder: Path) -> Iterator[tuple[str, bytes]]:
     """``Alphabet/characterNN/file.png`` and its bytes, sorted by name, from a zip or a folder."""
     archive = folder.with_name(f"{folder.name}.zip")
     if archive.is_file():
-        yield from _unpacked(archive, f"{folder.name}/")
+        yield from _unpack(archive, f"{folder.name}/")
     elif folder.is_dir():
-        found = {p.relative_to(folder).as_posix(): p for p in folder.glob("*/*/*.png")}
-        for name in sorted(found):
-            yield name, found[name].read_bytes()
+        files = {p.relative_to(folder).as_posix(): p for p in folder.glob("*/*/*.png")}
+        for name in sorted(files):
+            yield name, files[name].read_bytes()
     else:
-        missing(archive, "the archive of Omniglot")
+        published.refuse_missing(archive, "the archive of Omniglot")
 
 
-def _unpacked(archive: Path, start: str) -> list[tuple[str, bytes]]:
+def _unpack(archive: Path, start: str) -> list[tuple[str, bytes]]:
     """The drawings of a zip; a RuntimeError of zipfile is an entry that is encrypted or packed by a
     method it does not know."""
-    found = []
+    drawings = []
     try:
         with zipfile.ZipFile(archive) as packed:
             for entry in sorted(packed.infolist(), key=lambda e: e.filename):
@@ -83,15 +82,15 @@ def _unpacked(archive: Path, start: str) -> list[tuple[str, bytes]]:
                     continue
                 if entry.file_size > MOST_BYTES:
                     _check.refuse(f"{archive} holds {name} of {entry.file_size:,} bytes.")
-                found.append((name, packed.read(entry)))
+                drawings.append((name, packed.read(entry)))
     except (zipfile.BadZipFile, zlib.error, EOFError):
         _check.refuse(f"{archive} is truncated, damaged or not a zip file.")
     except RuntimeError as error:
         _check.refuse(f"{archive} cannot be unpacked: {error}.")
-    return found
+    return drawings
 
 
-def _pixels(name: str, raw: bytes) -> np.ndarray:
+def _decode(name: str, raw: bytes) -> np.ndarray:
     try:
         from PIL import Image
     except ImportError:

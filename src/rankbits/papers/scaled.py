@@ -38,11 +38,11 @@ class Scaled(nn.Module):
         return self.body((features - self.middle) / self.spread)
 
 
-def scaled(config: TrainConfig, examples: Examples) -> Scaled:
+def make_scaled(config: TrainConfig, examples: Examples) -> Scaled:
     """The network of ``config``, from its seed, behind features scaled by those of ``examples``."""
     if not isinstance(examples.inputs, np.ndarray) or examples.kind != "features":
         _check.refuse(f"scaled is for features; got {examples.kind}.")
-    known = torch.from_numpy(examples.inputs.astype(np.float32))
-    middle = known.mean(dim=0)
-    spread = float((known - middle).square().mean().sqrt()) or 1.0
+    features = torch.from_numpy(examples.inputs.astype(np.float32))
+    middle = features.mean(dim=0)
+    spread = float((features - middle).square().mean().sqrt()) or 1.0
     return Scaled(build_model(config, inputs_of(examples, config)), middle, spread)

@@ -13,8 +13,7 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.data.examples import Examples
-from rankbits.data.publishers.published import Published, in_parts
-from rankbits.data.root import authentic, missing
+from rankbits.papers.publishers import published
 
 CLASSES = (
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag",
@@ -29,29 +28,25 @@ SUMS = {
 MOST_BYTES = 1 << 28
 
 
-def read(root: Path) -> Published:
+def read(root: Path) -> published.Dataset:
     """70,000 grey images of 28 x 28 in 10 classes; parts ``train`` and ``test``."""
     folder = root / "fashion-mnist"
     images, labels = [], []
     for part in ("train", "t10k"):
-        shown = _idx(folder / f"{part}-images-idx3-ubyte", 3)
-        named = _idx(folder / f"{part}-labels-idx1-ubyte", 1)
-        _check.same_length(f"{part} labels of Fashion-MNIST", len(named), "its images", len(shown))
-        if named.max(initial=0) >= len(CLASSES):
-            _check.refuse(f"{folder} has {part} labels past the {len(CLASSES)} classes.")
-        images.append(shown)
-        labels.append(named.astype(np.int64))
-    return Published(
+        images.append(_read_idx(folder / f"{part}-images-idx3-ubyte", 3))
+        labels.append(_read_idx(folder / f"{part}-labels-idx1-ubyte", 1).astype(np.int64))
+    return published.Dataset(
         Examples(np.concatenate(images)[..., None], np.concatenate(labels), class_names=CLASSES),
-        in_parts(train=len(images[0]), test=len(images[1])),
+        published.split_in_order(train=len(images[0]), test=len(images[1])),
     )
 
 
-def _idx(path: Path, axes: int) -> np.ndarray:
-    """An idx file of bytes, packed (``.gz``) or not: magic, sizes, then the values."""
+def _read_idx(path: Path, axes: int) -> np.ndarray:
+    """An idx file of bytes, packed (``.gz``) or not: magic, sizes, then the values. Its sum says
+    that it is the publisher's, so that its header needs no check."""
     packed = path.with_name(f"{path.name}.gz")
     if not packed.is_file() and not path.is_file():
-        missing(packed, "the four files of Fashion-MNIST")
+        published.refuse_missing(packed, "the four files of Fashion-MNIST")
     try:
         if packed.is_file():
             with gzip.open(packed) as file:
@@ -60,9 +55,6 @@ def _idx(path: Path, axes: int) -> np.ndarray:
             raw = path.read_bytes()
     except (OSError, EOFError, zlib.error):
         _check.refuse(f"{packed} is truncated or damaged.")
-    authentic(path, raw, SUMS)
-    sizes = np.frombuffer(raw[4 : 4 + 4 * axes].ljust(4 * axes, b"\0"), ">u4").astype(np.int64)
-    values = np.frombuffer(raw, np.uint8)[4 + 4 * axes :]
-    if raw[:4] != bytes((0, 0, 8, axes)) or len(values) != int(np.prod(sizes)):
-        _check.refuse(f"{path} is not an idx file of bytes with {axes} axes, or is truncated.")
-    return values.reshape(tuple(sizes))
+    published.check_sum(path, raw, SUMS)
+    sizes = np.frombuffer(raw, ">u4", axes, offset=4)
+    return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(sizes.tolist())

@@ -24,7 +24,7 @@ import torch
 
 from rankbits import _check
 from rankbits._files import alone, write_whole
-from rankbits.reproduce.recipe import Cell, Recipe
+from rankbits.papers.recipe import Cell, Recipe
 
 Row = dict[str, Any]
 SHORT = "short"  # the folder of shortened runs, apart from the rows that count
@@ -41,12 +41,12 @@ class Settings:
     quantizers: tuple[str, ...] = ()
     recipes: str = "reproduce"
 
-    def chosen(self, recipe: Recipe) -> tuple[str, ...]:
+    def choose_quantizers(self, recipe: Recipe) -> tuple[str, ...]:
         """The quantizers of a recipe that were asked for: all, where none was."""
         return tuple(q for q in recipe.quantizers if not self.quantizers or q in self.quantizers)
 
 
-def row_of(
+def make_row(
     recipe: Recipe,
     cell: Cell,
     quantizer: str,
@@ -80,12 +80,12 @@ def row_of(
         "chosen": chosen or {},
         "seed": cell.seed,
         "metric": metric,
-        "value": _rounded(figures[metric]),
+        "value": _round(figures[metric]),
         "paper_value": recipe.figure(quantizer, cell),
-        "worst": _rounded(span[0]),
-        "best": _rounded(span[1]),
-        "figures": {name: _rounded(value) for name, value in figures.items()},
-        "validation": _rounded(validation),
+        "worst": _round(span[0]),
+        "best": _round(span[1]),
+        "figures": {name: _round(value) for name, value in figures.items()},
+        "validation": _round(validation),
         "steps": steps,
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
         "differs": recipe.differs,
@@ -96,7 +96,7 @@ def row_of(
     }
 
 
-def _rounded(value: float | None) -> float | None:
+def _round(value: float | None) -> float | None:
     return None if value is None or value != value else round(float(value), 6)
 
 
@@ -110,16 +110,16 @@ def key(row: Row) -> str:
     return json.dumps(facts, sort_keys=True)
 
 
-def file_of(results: Path, paper: str, short: bool = False) -> Path:
+def name_file(results: Path, paper: str, short: bool = False) -> Path:
     """The file of a paper's rows; rows of shortened runs have a file of their own."""
     return (results / SHORT if short else results) / f"{paper.lower()}.jsonl"
 
 
-def read(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[Row]:
     """The rows of a file, none where there is no file; a damaged line is refused by number."""
     if not path.is_file():
         return []
-    found = []
+    rows = []
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
         if not line.strip():
             continue
@@ -128,33 +128,30 @@ def read(path: Path) -> list[Row]:
             key(row)
         except (ValueError, KeyError, TypeError):
             _check.refuse(f"Line {number} of {path} is no row; mend or remove it.")
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
-def write(path: Path, rows: Iterable[Row]) -> None:
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
     """Put rows into a file, each in place of what stood there under its key; sorted, so that the
     order in which jobs end leaves no trace."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with alone(path.parent):
-        found = {key(row): row for row in read(path)}
-        found |= {key(row): row for row in rows}
-        text = "".join(
-            json.dumps(row, allow_nan=False) + "\n" for row in map(found.get, _sorted(found))
+        kept = {key(row): row for row in (*read_rows(path), *rows)}
+        lines = (
+            json.dumps(row, allow_nan=False) + "\n" for row in sorted(kept.values(), key=_place)
         )
+        text = "".join(lines)
         write_whole(path, lambda file: file.write(text.encode()))
 
 
-def _sorted(found: dict[str, Row]) -> list[str]:
-    def place(each: str) -> tuple[Any, ...]:
-        row = found[each]
-        varied = [(name, *_ordered(value)) for name, value in sorted(row["vary"].items())]
-        return row["name"], row["bits"] or 0, varied, row["quantizer"], row["seed"]
-
-    return sorted(found, key=place)
+def _place(row: Row) -> tuple[Any, ...]:
+    """What rows are sorted by."""
+    varied = [(name, *_order_value(value)) for name, value in sorted(row["vary"].items())]
+    return row["name"], row["bits"] or 0, varied, row["quantizer"], row["seed"]
 
 
-def _ordered(value: Any) -> tuple[float, str]:
+def _order_value(value: Any) -> tuple[float, str]:
     """Numbers by size, before everything else by its spelling."""
     number = isinstance(value, (int, float))
     return (float(value), "") if number else (math.inf, json.dumps(value))
@@ -185,16 +182,16 @@ def _cpu() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor() or "unknown"
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, "unknown")
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, "unknown")
 
 
 @functools.cache
 def commit() -> str:
     """RANKBITS_COMMIT (of a copy without its repository), or the head of the repository the package
     lies in, "-dirty" where the source has changes."""
-    if given := os.environ.get("RANKBITS_COMMIT"):
-        return given
+    if named := os.environ.get("RANKBITS_COMMIT"):
+        return named
     git = ["git", "--no-optional-locks", "-C", str(SOURCE)]
     quiet = {"stderr": subprocess.DEVNULL, "text": True}
     try:
@@ -205,12 +202,12 @@ def commit() -> str:
     return str(head).strip() + ("-dirty" if changes.strip() else "")
 
 
-def spread(values: Sequence[float | None]) -> tuple[float | None, float | None]:
+def measure_spread(values: Sequence[float | None]) -> tuple[float | None, float | None]:
     """Mean and standard deviation over seeds of what is known; None where it cannot be said.
 
-    >>> spread([1.0, 2.0, None]), spread([None])
+    >>> measure_spread([1.0, 2.0, None]), measure_spread([None])
     ((1.5, 0.7071067811865476), (None, None))
     """
-    found = [v for v in values if v is not None]
-    mean = statistics.fmean(found) if found else None
-    return mean, statistics.stdev(found) if len(found) > 1 else None
+    known = [v for v in values if v is not None]
+    mean = statistics.fmean(known) if known else None
+    return mean, statistics.stdev(known) if len(known) > 1 else None

@@ -14,31 +14,32 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.data.examples import Examples
-from rankbits.data.images import ImageFiles
-from rankbits.data.publishers.published import Published, fields, numbered, present
+from rankbits.papers.publishers import published
 
 FORM = "image_name item_id evaluation_status"
 PARTS = ("train", "query", "gallery")
 
 
-def read(root: Path) -> Published:
+def read(root: Path) -> published.Dataset:
     """Parts ``train``, ``query`` and ``gallery``."""
     folder = root / "inshop"
     beside = folder / "list_eval_partition.txt"
     source = beside if beside.is_file() else folder / "Eval" / "list_eval_partition.txt"
-    rows = list(fields(source, FORM, "the partition of In-Shop", 2))
+    rows = published.read_list(source, FORM, "the partition of In-Shop", 2)
     for name, _, part in rows:
         if part not in PARTS or name.count("/") < 4:
             _check.refuse(
                 f"{source} must name img/WHO/WHAT/ITEM/FILE and one of {', '.join(PARTS)}; "
                 f"got {name!r} {part!r}."
             )
-    labels, items = numbered([item for _, item, _ in rows])
-    categories, clothes = numbered(["/".join(name.split("/")[1:3]) for name, _, _ in rows])
+    labels, items = published.number_names([item for _, item, _ in rows])
+    categories, clothes = published.number_names(
+        ["/".join(name.split("/")[1:3]) for name, _, _ in rows]
+    )
     images = folder / "Img" if (folder / "Img" / "img").is_dir() else folder
-    paths = present([str(images / name) for name, _, _ in rows], "the images of In-Shop")
+    files = published.open_images([str(images / name) for name, _, _ in rows], "In-Shop")
     statuses = np.array([part for _, _, part in rows])
-    return Published(
-        Examples(ImageFiles(paths), labels, categories, items, clothes),
+    return published.Dataset(
+        Examples(files, labels, categories, items, clothes),
         {part: np.flatnonzero(statuses == part) for part in PARTS},
     )

@@ -13,8 +13,7 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.data.examples import Examples
-from rankbits.data.publishers.published import Published, in_parts
-from rankbits.data.root import authentic, missing
+from rankbits.papers.publishers import published
 
 BATCHES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")
 CLASSES = (
@@ -30,35 +29,37 @@ SUMS = {
 }
 
 
-def read_ten(root: Path) -> Published:
+def read_ten(root: Path) -> published.Dataset:
     """CIFAR-10: 60,000 images of 32 x 32 in 10 classes; parts ``train`` and ``test``."""
     folder = root / "cifar-10-batches-bin"
     _refuse_pickles(folder, root / "cifar-10-batches-py", "CIFAR-10")
-    batches = [_records(folder / name, 1, (10,), SUMS) for name in BATCHES]
+    batches = [_read_records(folder / name, 1, (10,), SUMS) for name in BATCHES]
     images = np.concatenate([images for _, images in batches])
     labels = np.concatenate([labels[:, 0] for labels, _ in batches])
     test = len(batches[-1][1])
-    return Published(
+    return published.Dataset(
         Examples(images, labels, class_names=CLASSES),
-        in_parts(train=len(images) - test, test=test),
+        published.split_in_order(train=len(images) - test, test=test),
     )
 
 
-def read_hundred(root: Path) -> Published:
+def read_hundred(root: Path) -> published.Dataset:
     """CIFAR-100: 60,000 images in 100 classes of 20 categories; parts ``train`` and ``test``."""
     folder = root / "cifar-100-binary"
     _refuse_pickles(folder, root / "cifar-100-python", "CIFAR-100")
-    train, test = (_records(folder / f"{name}.bin", 2, (20, 100), {}) for name in ("train", "test"))
+    train, test = (
+        _read_records(folder / f"{name}.bin", 2, (20, 100), {}) for name in ("train", "test")
+    )
     labels = np.concatenate([train[0], test[0]])
-    return Published(
+    return published.Dataset(
         Examples(
             np.concatenate([train[1], test[1]]),
             labels[:, 1],
             labels[:, 0],
-            _names(folder / "fine_label_names.txt", 100),
-            _names(folder / "coarse_label_names.txt", 20),
+            _read_names(folder / "fine_label_names.txt", 100),
+            _read_names(folder / "coarse_label_names.txt", 20),
         ),
-        in_parts(train=len(train[1]), test=len(test[1])),
+        published.split_in_order(train=len(train[1]), test=len(test[1])),
     )
 
 
@@ -70,19 +71,17 @@ def _refuse_pickles(wanted: Path, other: Path, name: str) -> None:
         )
 
 
-def _records(
+def _read_records(
     path: Path, heads: int, most: tuple[int, ...], sums: dict[str, str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Labels (n, heads) int64 and images (n, 32, 32, 3) uint8 of one file."""
-    if not path.is_file():
-        missing(path, "the binary version of CIFAR")
-    raw = path.read_bytes()
+    raw = published.read_bytes(path, "the binary version of CIFAR")
     size = heads + 3072
     if not raw or len(raw) % size:
         _check.refuse(
             f"{path} must hold whole records of {size:,} bytes; it has {len(raw):,} bytes."
         )
-    authentic(path, raw, sums)
+    published.check_sum(path, raw, sums)
     rows = np.frombuffer(raw, np.uint8).reshape(-1, size)
     labels = rows[:, :heads].astype(np.int64)
     if (labels >= most).any():
@@ -91,7 +90,7 @@ def _records(
     return labels, np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
 
 
-def _names(path: Path, wanted: int) -> tuple[str, ...]:
+def _read_names(path: Path, wanted: int) -> tuple[str, ...]:
     """Names of labels from the file beside the records, or none."""
-    found = path.read_text("utf-8").split() if path.is_file() else []
-    return tuple(found) if len(found) == wanted else ()
+    names = path.read_text("utf-8").split() if path.is_file() else []
+    return tuple(names) if len(names) == wanted else ()

@@ -14,12 +14,10 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.data.examples import Examples
-from rankbits.data.images import ImageFiles
-from rankbits.data.publishers.published import Published, in_parts, present
-from rankbits.data.root import missing
+from rankbits.papers.publishers import published
 
 
-def read(root: Path) -> Published:
+def read(root: Path) -> published.Dataset:
     """Images that have at least one label, multi-hot; parts ``train`` and ``val``."""
     folder = root / "coco"
     notes = folder / "annotations"
@@ -30,27 +28,27 @@ def read(root: Path) -> Published:
     labels, sizes, bare = [], {}, 0
     for part in ("train", "val"):
         source = notes / f"instances_{part}{year}.json"
-        found, hot, classes = _instances(source)
+        files, hot, classes = _read_instances(source)
         if names and classes != names:
             _check.refuse(f"{source} must have the categories of the other part; it has others.")
         names = classes
         kept = np.flatnonzero(hot.any(axis=1))
-        bare += len(found) - len(kept)
-        paths += [str(folder / f"{part}{year}" / found[row]) for row in kept]
+        bare += len(files) - len(kept)
+        paths += [str(folder / f"{part}{year}" / files[row]) for row in kept]
         labels.append(hot[kept])
         sizes[part] = len(kept)
-    files = ImageFiles(present(paths, "the images of COCO"))
     note = f"{bare:,} images without a label are left out." if bare else ""
-    examples = Examples(files, np.concatenate(labels), class_names=names)
-    return Published(examples, in_parts(**sizes), note)
+    examples = Examples(
+        published.open_images(paths, "COCO"), np.concatenate(labels), class_names=names
+    )
+    return published.Dataset(examples, published.split_in_order(**sizes), note)
 
 
-def _instances(path: Path) -> tuple[list[str], np.ndarray, tuple[str, ...]]:
+def _read_instances(path: Path) -> tuple[list[str], np.ndarray, tuple[str, ...]]:
     """File names, multi-hot labels and the names of the labels of one annotation file."""
-    if not path.is_file():
-        missing(path, "the instance annotations of COCO")
+    raw = published.read_bytes(path, "the instance annotations of COCO")
     try:
-        table: dict[str, Any] = json.loads(path.read_bytes())
+        table: dict[str, Any] = json.loads(raw)
         kinds = sorted(table["categories"], key=lambda kind: kind["id"])
         column = {kind["id"]: i for i, kind in enumerate(kinds)}
         row = {image["id"]: i for i, image in enumerate(table["images"])}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,19 +13,20 @@ import torch
 from rankbits import _check
 from rankbits.data.augment import View
 from rankbits.data.examples import Examples
-from rankbits.data.protocols import Protocol
+from rankbits.data.protocol import Protocol
+from rankbits.papers.protocols import find_protocol
 from rankbits.train import TrainConfig
-from rankbits.train.source import Source, read_source, taught
+from rankbits.train.source import Source, read_source
 
 DARK_INK = ("omniglot",)  # black on white; a network wants what matters to be bright
-SHORT = {"train": 600, "held": 100, "queries": 50, "database": 500}  # rows of a shortened run
+SHORT = {"train": 600, "validation": 100, "queries": 50, "database": 500}  # rows of a shortened run
 READS = (
     "data", "root", "features", "side", "validation", "seed", "teachers", "taught", "unlabelled",
     "device", "mirror",
 )  # fmt: skip
 
 
-def source_of(config: TrainConfig, seen: int | None = None, short: bool = False) -> Source:
+def read_cell_source(config: TrainConfig, seen: int | None = None, short: bool = False) -> Source:
     """The rows of ``config.data``, a protocol; images at ``seen``; few rows if ``short``."""
     facts = {name: value for name, value in config.facts().items() if name in READS}
     return _read(json.dumps(facts, sort_keys=True), seen, short)
@@ -33,28 +35,20 @@ def source_of(config: TrainConfig, seen: int | None = None, short: bool = False)
 @functools.lru_cache(maxsize=8)
 def _read(facts: str, seen: int | None, short: bool) -> Source:
     config = TrainConfig().with_changes(**json.loads(facts))
-    source = read_source(config.with_changes(teachers=None) if short else config)
-    how = source.protocol
-    if how is None:
+    protocol = find_protocol(config.data, config.root, config.seed)
+    if protocol is None:
         _check.refuse(f"A recipe's data must be a protocol, with queries; got '{config.data}'.")
     if seen is not None:
-        dark = how.name in DARK_INK
-        how = replace(how, examples=reduced(how.examples, seen, dark))
-        held = None if source.held is None else reduced(source.held, seen, dark)
-        source = Source(reduced(source.train, seen, dark), held, how)
-    if not short:
-        return replace(source, protocol=how)
-    few = _shortened(source, how)
-    if config.teachers:  # they label what is left of the database, not the whole of it
-        few = replace(few, train=taught(few.train, few.protocol, how.validation, config))
-    return few
+        images = reduce_images(protocol.examples, seen, protocol.name in DARK_INK)
+        protocol = replace(protocol, examples=images)
+    return read_source(config, _shorten(protocol) if short else protocol)
 
 
-def reduced(examples: Examples, side: int, dark: bool = False) -> Examples:
+def reduce_images(examples: Examples, side: int, dark: bool = False) -> Examples:
     """Images at ``side`` x ``side``, once and for all; ``dark`` ones inverted.
 
     >>> one = Examples(np.full((1, 4, 4, 1), 255, np.uint8), [7])
-    >>> reduced(one, 2, dark=True).inputs.max(), reduced(one, 2).inputs.shape
+    >>> reduce_images(one, 2, dark=True).inputs.max(), reduce_images(one, 2).inputs.shape
     (np.uint8(0), (1, 2, 2, 1))
     """
     if not isinstance(examples.inputs, np.ndarray) or examples.kind != "images":
@@ -68,22 +62,15 @@ def reduced(examples: Examples, side: int, dark: bool = False) -> Examples:
     return replace(examples, inputs=np.concatenate(parts))
 
 
-def _shortened(source: Source, how: Protocol) -> Source:
-    """A few rows of everything: the first where classes lie together, else evenly spread."""
-
-    def few(rows: np.ndarray, part: str) -> np.ndarray:
-        most = SHORT[part]
-        if how.exclude_self or len(rows) <= most:
-            return rows[:most]
-        return rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
-
-    def subset(part: Examples, name: str) -> Examples:
-        return part.subset(few(np.arange(len(part)), name))
-
-    queries = few(how.queries, "queries")
-    database = queries if how.exclude_self else few(how.database, "database")
-    return Source(
-        subset(source.train, "train"),
-        None if source.held is None else subset(source.held, "held"),
-        replace(how, queries=queries, database=database),
-    )
+def _shorten(protocol: Protocol) -> Protocol:
+    """A few rows of every split: the first where classes lie together, else evenly spread."""
+    splits: dict[str, Any] = {}
+    for split, most in SHORT.items():
+        rows = getattr(protocol, split)
+        if rows is None or protocol.exclude_self or len(rows) <= most:
+            splits[split] = rows if rows is None else rows[:most]
+        else:
+            splits[split] = rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
+    if protocol.exclude_self:
+        splits["database"] = splits["queries"]
+    return replace(protocol, **splits)

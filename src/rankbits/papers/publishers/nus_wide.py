@@ -15,24 +15,23 @@ import numpy as np
 from rankbits import _check
 from rankbits.data.examples import Examples
 from rankbits.data.images import ImageFiles
-from rankbits.data.publishers.published import Published
-from rankbits.data.root import missing
+from rankbits.papers.publishers import published
 
 FREQUENT = 21
 
 
-def read(root: Path) -> Published:
+def read(root: Path) -> published.Dataset:
     """Images with at least one of the 21 most frequent labels, multi-hot over those; part ``all``.
 
     As many images have left Flickr, those that are not on disk are left out and counted.
     """
     folder = root / "nus-wide"
-    names = _image_list(folder / "ImageList" / "Imagelist.txt")
-    concepts, hot = _labels(folder / "Groundtruth" / "AllLabels", len(names))
+    names = _read_names(folder / "ImageList" / "Imagelist.txt")
+    concepts, hot = _read_labels(folder / "Groundtruth" / "AllLabels", len(names))
     # most frequent first; np.lexsort keeps equal ones in the order of their names
     frequent = np.sort(np.lexsort((np.arange(len(concepts)), -hot.sum(axis=0)))[:FREQUENT])
     hot = hot[:, frequent]
-    on_disk = _on_disk(folder / "Flickr")
+    on_disk = _list_files(folder / "Flickr")
     here = np.fromiter((name in on_disk for name in names), bool, len(names))
     labelled = hot.any(axis=1)
     rows = np.flatnonzero(labelled & here)
@@ -41,28 +40,26 @@ def read(root: Path) -> Published:
     files = ImageFiles(np.array([str(folder / "Flickr" / names[row]) for row in rows]))
     lost = int((labelled & ~here).sum())
     note = f"{lost:,} images of the {FREQUENT} labels are not on disk and left out." if lost else ""
-    return Published(
+    return published.Dataset(
         Examples(files, hot[rows], class_names=tuple(concepts[i] for i in frequent)),
         {"all": np.arange(len(rows))},
         note,
     )
 
 
-def _image_list(path: Path) -> list[str]:
-    if not path.is_file():
-        missing(path, "the image list of NUS-WIDE")
+def _read_names(path: Path) -> list[str]:
     try:
-        text = path.read_text("utf-8")
+        text = published.read_bytes(path, "the image list of NUS-WIDE").decode("utf-8")
     except UnicodeDecodeError:
         _check.refuse(f"{path} is not a text file of image names.")
     return [line.strip().replace("\\", "/") for line in text.splitlines() if line.strip()]
 
 
-def _labels(folder: Path, rows: int) -> tuple[list[str], np.ndarray]:
+def _read_labels(folder: Path, rows: int) -> tuple[list[str], np.ndarray]:
     """Concepts in alphabetical order and (n, concepts) bool."""
     files = sorted(folder.glob("Labels_*.txt"))
     if not files:
-        missing(folder / "Labels_airport.txt", "the ground truth of NUS-WIDE")
+        published.refuse_missing(folder / "Labels_airport.txt", "the ground truth of NUS-WIDE")
     hot = np.empty((rows, len(files)), bool)
     for column, path in enumerate(files):
         text = path.read_bytes().translate(None, b"\r \t").rstrip(b"\n") + b"\n"
@@ -74,10 +71,10 @@ def _labels(folder: Path, rows: int) -> tuple[list[str], np.ndarray]:
     return [path.stem.removeprefix("Labels_") for path in files], hot
 
 
-def _on_disk(folder: Path) -> set[str]:
+def _list_files(folder: Path) -> set[str]:
     """``concept/file.jpg`` of every image there is: one listing is quicker than 269,648 looks."""
     if not folder.is_dir():
-        missing(folder, "the images of NUS-WIDE")
+        published.refuse_missing(folder, "the images of NUS-WIDE")
     return {
         f"{part.name}/{file.name}"
         for part in os.scandir(folder)
