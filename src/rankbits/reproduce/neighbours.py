@@ -20,7 +20,7 @@ from rankbits.data.examples import Examples
 from rankbits.data.splits import drawn
 from rankbits.evaluate import evaluate
 from rankbits.losses import Neighbours, neighbour_grades, neighbour_thresholds
-from rankbits.losses.named import named
+from rankbits.losses.named import make_loss
 from rankbits.metrics import ndcg, rank_codes
 from rankbits.quantizers import H2Q, ITQ, Projection
 from rankbits.quantizers.principal import principal_components
@@ -132,7 +132,7 @@ def learned(config: TrainConfig, known: np.ndarray) -> Run:
     """A run of ``config`` on features, whose loss takes near rows instead of labels."""
     rows = np.arange(len(known))
     torch.manual_seed(config.seed)
-    inner = named(config.loss, config.width, rows, **(config.options or {}))
+    inner = make_loss(config.loss, config.width, rows, **(config.options or {}))
     if not isinstance(inner, torch.nn.Module):
         _check.refuse(f"Loss '{config.loss}' takes no affinity.")
     loss = Neighbours(inner, known, seed=config.seed)

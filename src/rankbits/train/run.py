@@ -165,8 +165,8 @@ def as_examples(value: Any) -> Examples:
             value if isinstance(value, ImageFiles) else ImageFiles(np.array(list(map(str, value))))
         )
         return Examples(files, np.zeros(len(files), np.int64))
-    found = _check.array("inputs", value)
-    return Examples(found, np.zeros(len(found), np.int64))
+    inputs = _check.array("inputs", value)
+    return Examples(inputs, np.zeros(len(inputs), np.int64))
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
