@@ -65,7 +65,7 @@ class Train(TrainConfig):
         print_line(
             f"{NETWORK} with ImageNet weights reads the photographs as it is, at {LARGER} and "
             f"{SMALLER} pixels, and bits are fitted to the labels. With thousands of photographs "
-            f"and a GPU, --model {NETWORK} --weights imagenet fine-tunes it."
+            "and a GPU, --preset fine-tune trains all its layers."
         )
         encoder, held_out = train_frozen(examples, config, NETWORK, print_line)
         said = "" if held_out is None else f", validation mAP {held_out:.4f}"

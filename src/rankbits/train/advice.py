@@ -80,8 +80,6 @@ class Advisor:
         config, remedies = self.config, []
         if self.kind == "images":
             if not config.weights and config.model != "own":
-                remedies.append(
-                    "a pretrained network (--model efficientnet-lite0 --weights imagenet)"
-                )
-            remedies.append("the outputs of a frozen one (--features efficientnet-lite0)")
+                remedies.append("a pretrained network (--preset fine-tune)")
+            remedies.append("the outputs of a frozen one (--preset frozen)")
         return " or ".join([*remedies, f"a smaller lr than {config.lr:g}"])

@@ -16,7 +16,7 @@ MAY_CHANGE = (
     "checkpoint_minutes", "log_every", "tensorboard", "device",
 )  # fmt: skip
 
-# what the recipes in reproduce/ taught; settings that are given replace those of a preset
+# the first two as in reproduce/: _fine-tuned.toml, best/_last-layer.toml
 PRESETS: dict[str, dict[str, Any]] = {
     "fine-tune": {  # all layers of a network with ImageNet weights
         "model": "efficientnet-lite0", "weights": "imagenet", "augment": "strong",
@@ -248,9 +248,8 @@ class TrainConfig(
     def with_preset(self, name: str) -> TrainConfig:
         """The settings of a preset where these still have their defaults."""
         defaults = TrainConfig().facts()
-        return TrainConfig(preset=name, **{
-            n: value for n, value in self.facts().items() if value != defaults[n]
-        })  # fmt: skip
+        changed = {n: value for n, value in self.facts().items() if value != defaults[n]}
+        return TrainConfig(**changed | {"preset": name})
 
     def refuse_other(self, facts: dict[str, Any], where: Any) -> None:
         """Refuse to go on with a run that was made with other settings."""

@@ -142,12 +142,6 @@ class Validation:
         few = len(self.queries) < FEW * self.queries.classes
         self.database = _at_most(train, DATABASE, draw) if shared and few else None
 
-    def measure(
-        self, model: torch.nn.Module, view: View | None, device: torch.device, **options: object
-    ) -> float:
-        """The mAP of ``judge``."""
-        return self.judge(model, view, device, **options).mean_precision
-
     def judge(
         self, model: torch.nn.Module, view: View | None, device: torch.device, **options: object
     ) -> ValidationResult:
