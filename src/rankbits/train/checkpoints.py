@@ -8,20 +8,16 @@ few counts are the whole state, and a resumed run equals one that was never stop
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from rankbits import _check
 from rankbits._files import read_arrays, write_arrays
-
-if TYPE_CHECKING:
-    from rankbits.train.run import Run
 
 CHECKPOINT, WEIGHTS = "checkpoint.safetensors", "model.safetensors"
 
@@ -115,60 +111,6 @@ def load_checkpoint(
     groups = optimiser.state_dict()["param_groups"]
     optimiser.load_state_dict({"state": state, "param_groups": groups})
     return Progress(**facts["progress"]), facts
-
-
-@dataclass(eq=False)
-class Keeper:
-    """Writes into the folder of a run, or keeps the best weights in memory where it has none.
-
-    ``writes``: whether this process does it; of several, one writes and all read.
-    """
-
-    run: Run
-    loss: torch.nn.Module
-    optimiser: torch.optim.Optimizer
-    scaler: torch.amp.GradScaler
-    writes: bool
-    best: dict[str, torch.Tensor] = field(default_factory=dict)
-    saved: float = field(default_factory=time.monotonic)
-
-    def keep_best(self) -> None:
-        """Keep the present weights as the best."""
-        if self.writes:
-            self.run.keep()
-        if self.run.folder is None:
-            self.best = {n: t.detach().clone() for n, t in self.run.model.state_dict().items()}
-
-    def load_best(self) -> Run:
-        """Give the network its best weights, and evaluation mode."""
-        run = self.run
-        weights = run.folder / WEIGHTS if run.folder else None
-        if weights is not None and weights.is_file():
-            put(run.model, load_tensors(weights, "model")[0], weights)
-        elif self.best:
-            run.model.load_state_dict(self.best)
-        run.model.eval()
-        return run
-
-    def save(self) -> None:
-        """Write the checkpoint."""
-        self.saved = time.monotonic()
-        run = self.run
-        if run.folder is not None and self.writes:
-            facts = {"scaler": self.scaler.state_dict(), "config": run.config.facts()}
-            save_checkpoint(run.folder, run.model, self.loss, self.optimiser, run.progress, facts)
-
-    def resume(self) -> Progress | None:
-        """Load the checkpoint in the folder, if there is one -> where it stands."""
-        run = self.run
-        if run.folder is None or not (run.folder / CHECKPOINT).is_file():
-            return None
-        progress, facts = load_checkpoint(run.folder, run.model, self.loss, self.optimiser)
-        run.config.refuse_other(facts["config"], run.folder)
-        if self.scaler.is_enabled():
-            self.scaler.load_state_dict(facts["scaler"])
-        run.progress = progress
-        return progress
 
 
 def is_finished(folder: Path) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -59,13 +60,7 @@ def frozen_features(examples: Examples, config: TrainConfig) -> Examples:
         len(examples),
         lambda: _compute(examples, name, side, device=device, mirror=mirror),
     )
-    return Examples(
-        kept,
-        examples.labels,
-        examples.categories,
-        examples.class_names,
-        examples.category_names,
-    )
+    return replace(examples, inputs=kept)
 
 
 def computed_once(path: Path, rows: int, compute: Callable[[], np.ndarray]) -> np.ndarray:

@@ -16,13 +16,12 @@ from rankbits.data.loading import Batch
 from rankbits.losses import gather
 from rankbits.train import optimisers
 from rankbits.train.advice import Advisor
-from rankbits.train.checkpoints import Keeper
 from rankbits.train.diary import Diary
 from rankbits.train.embed import Validation, embed, make_loader
 from rankbits.train.memory import BatchLoss
 from rankbits.train.meter import Meter
 from rankbits.train.processes import Processes, Stop
-from rankbits.train.run import Run
+from rankbits.train.run import Keeper, Run
 from rankbits.train.step import (
     Replay,
     batch_gradient,
