@@ -31,7 +31,7 @@ from rankbits.train.diary import LOG, Diary, read_log
 from rankbits.train.embed import DATABASE, QUERIES, Validation, embed
 from rankbits.train.processes import Processes, Stop, device_of
 from rankbits.train.run import RUN, as_examples
-from rankbits.train.step import Replay, batch_gradient, chosen_precision, precision
+from rankbits.train.step import Replay, batch_gradient, choose_precision, precision
 
 X = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
 LABELS = np.arange(40) % 4
@@ -224,7 +224,7 @@ def test_half_precision_is_judged_in_full():
     assert seen == [torch.float32] and z.dtype == torch.float32
     wanted = torch.autograd.grad(model(x).square().mean(), model.weight)[0]
     torch.testing.assert_close(model.weight.grad, wanted, rtol=0.05, atol=0.01)
-    assert chosen_precision("bf16", cpu) == "bf16" and chosen_precision("auto", cpu) == "off"
+    assert choose_precision("bf16", cpu) == "bf16" and choose_precision("auto", cpu) == "off"
 
 
 def test_a_batch_of_nothing_has_no_gradient():

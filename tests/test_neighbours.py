@@ -28,7 +28,7 @@ from rankbits.losses import (
     neighbour_grades,
     neighbour_thresholds,
 )
-from rankbits.losses.named import named
+from rankbits.losses.named import make_loss
 from rankbits.losses.neighbours import GRADES, SHARES
 from rankbits.papers import neighbours as cells
 from rankbits.papers.recipe import make_recipe
@@ -185,7 +185,7 @@ def test_refusals(act, sentence):
 def test_losses_of_another_library_see_classes_from_zero():
     pytest.importorskip("pytorch_metric_learning")
     labels = np.array([30, 7, 7, 30, 12])
-    loss = named("pml:ProxyNCALoss", 4, labels)
+    loss = make_loss("pml:ProxyNCALoss", 4, labels)
     assert loss.loss.proxies.shape == (3, 4)
     z = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
     value = loss(z, torch.tensor(labels))
@@ -193,7 +193,7 @@ def test_losses_of_another_library_see_classes_from_zero():
     assert [name for name, _ in loss.named_parameters()] == ["loss.proxies"]
     with pytest.raises(Refusal, match="labels must be those of the training set"):
         loss(z, torch.tensor([8, 7, 7, 30, 12]))
-    assert type(named("pml:ContrastiveLoss", 4, labels)).__name__ == "ContrastiveLoss"
+    assert type(make_loss("pml:ContrastiveLoss", 4, labels)).__name__ == "ContrastiveLoss"
 
 
 def table(**changes):

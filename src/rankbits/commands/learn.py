@@ -67,7 +67,7 @@ class Train(TrainConfig):
         print_line(
             f"{NETWORK} with ImageNet weights reads the photographs as it is, at {LARGER} and "
             f"{SMALLER} pixels, and bits are fitted to the labels. With thousands of photographs "
-            f"and a GPU, --model {NETWORK} --weights imagenet fine-tunes it."
+            "and a GPU, --preset fine-tune trains all its layers."
         )
         encoder, held_out = train_frozen(examples, config, NETWORK, print_line)
         said = "" if held_out is None else f", validation mAP {held_out:.4f}"
@@ -106,7 +106,7 @@ def suit_photographs(config: TrainConfig) -> tuple[TrainConfig, Examples | None]
     return config.with_preset("fine-tune"), None
 
 
-def as_in_training(examples: Examples, names: tuple[str, ...]) -> np.ndarray:
+def number_labels(examples: Examples, names: tuple[str, ...]) -> np.ndarray:
     """Labels numbered as the run's classes are, by name; classes it has not seen come after."""
     theirs = examples.class_names
     if not names or not theirs or names == theirs:
@@ -115,9 +115,9 @@ def as_in_training(examples: Examples, names: tuple[str, ...]) -> np.ndarray:
     number = {name: i for i, name in enumerate([*names, *new])}
     if examples.labels.ndim == 1:
         return np.array([number[name] for name in theirs])[examples.labels]
-    found = np.zeros((len(examples), len(number)), bool)
-    found[:, [number[name] for name in theirs]] = examples.labels
-    return found
+    labels = np.zeros((len(examples), len(number)), bool)
+    labels[:, [number[name] for name in theirs]] = examples.labels
+    return labels
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Embed:
         kept = items.subset(embedded.rows)
         columns = {"embeddings": embedded.embeddings}
         if kept.labels is not None:
-            labels = as_in_training(kept.examples, encoder.class_names)
+            labels = number_labels(kept.examples, encoder.class_names)
             columns["labels"] = labels.astype(np.uint8) if labels.ndim == 2 else labels
         if kept.ids.dtype == object and Path(self.out).suffix == ".npz":
             columns["ids"] = kept.ids.astype(str)

@@ -14,15 +14,9 @@ from rankbits import _check
 from rankbits.indexes import checks, scan
 from rankbits.indexes.ids import Column
 from rankbits.indexes.index import Index
-<<<<<<< HEAD
-from rankbits.indexes.segments import Segment, Snapshot
+from rankbits.indexes.segments import MOST_BITS, Segment, Snapshot
 from rankbits.indexes.shortlist import search_questions
 from rankbits.kernels import LaidOut, Words, words
-=======
-from rankbits.indexes.segments import MOST_BITS, Segment, Snapshot
-from rankbits.indexes.shortlist import choose_width, order_shortlist
-from rankbits.kernels import LaidOut, Words, lay_out, words
->>>>>>> cb2c7644137f4e76fe755cc810b124a3d4850a5d
 from rankbits.types import Codes, Questions, Results
 
 if TYPE_CHECKING:

@@ -117,24 +117,14 @@ class ADSH(torch.nn.Module):
         self.update_codes(*embed(drawn))
 
     @torch.no_grad()
-    def objective(self, outputs: torch.Tensor, indices: Any) -> float:
-        """The loss of a whole sample at the present codes, a few rows at a time."""
-        z = rows_of_floats("outputs", outputs, self.bits)
-        rows = self._rows(indices, len(z), z.device)
-        step = max(1, CELLS // len(self.signs))
-        parts = zip(z.split(step), rows.split(step), strict=True)
-        total = sum(len(part) * float(self(part, self.labels[at], at)) for part, at in parts)
-        return total / max(len(z), 1)
-
-    @torch.no_grad()
     def update_codes(
         self, outputs: torch.Tensor, indices: Any, bits: Iterable[int] | None = None
     ) -> None:
         """Set each bit of all codes to its best value given the others, one bit after another.
 
         ``outputs`` z (m, bits) of the sampled training rows ``indices`` (m,). ``bits`` says which
-        bits, in what order; all of them by default. No step raises ``objective``; a bit for which
-        both values are as good stays.
+        bits, in what order; all of them by default. No step raises the loss of these rows; a bit
+        for which both values are as good stays.
         """
         z = rows_of_floats("outputs", outputs, self.bits)
         rows = self._rows(indices, len(z), z.device)

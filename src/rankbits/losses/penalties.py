@@ -140,5 +140,5 @@ def _excess(embeddings: torch.Tensor) -> torch.Tensor:
     return torch.where(z > 0, z, -z) - 1
 
 
-def _mean_over_rows(each: torch.Tensor) -> torch.Tensor:
-    return each.sum() / max(len(each), 1)
+def _mean_over_rows(values: torch.Tensor) -> torch.Tensor:
+    return values.sum() / max(len(values), 1)

@@ -74,9 +74,9 @@ def products(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return _Products.apply(x, y)
 
 
-def mean_where(counted: torch.Tensor, each: torch.Tensor) -> torch.Tensor:
-    """The mean of ``each`` where ``counted``; 0, with gradient 0, where nothing is."""
-    return torch.where(counted, each, 0).sum() / counted.sum().clamp(min=1)
+def mean_where(counted: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """The mean of ``values`` where ``counted``; 0, with gradient 0, where nothing is."""
+    return torch.where(counted, values, 0).sum() / counted.sum().clamp(min=1)
 
 
 @outside_graphs

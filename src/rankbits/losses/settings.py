@@ -67,7 +67,8 @@ class LossModule(torch.nn.Module):
     def __init_subclass__(cls) -> None:
         if "__init__" not in vars(cls):
             known = inspect.signature(cls.function).parameters.values()
-            cls.__signature__ = inspect.Signature([p for p in known if p.name in CHECKS])
+            settings = [p for p in known if p.name in CHECKS]
+            cls.__signature__ = inspect.Signature(settings)  # type: ignore[attr-defined]
 
     def __init__(self, *values: Any, **settings: Any) -> None:
         super().__init__()

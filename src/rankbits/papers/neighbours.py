@@ -19,7 +19,7 @@ from rankbits import _check
 from rankbits.data.examples import Examples
 from rankbits.evaluate import evaluate
 from rankbits.losses import Neighbours, neighbour_grades, neighbour_thresholds
-from rankbits.losses.named import named
+from rankbits.losses.named import make_loss
 from rankbits.metrics import ndcg, rank_codes
 from rankbits.papers.cell import Clock
 from rankbits.papers.draws import draw_rows
@@ -124,7 +124,7 @@ def train_on_neighbours(config: TrainConfig, features: np.ndarray) -> Run:
     """A run of ``config`` on features, whose loss takes near rows instead of labels."""
     rows = np.arange(len(features))
     torch.manual_seed(config.seed)
-    inner = named(config.loss, config.width, rows, **(config.options or {}))
+    inner = make_loss(config.loss, config.width, rows, **(config.options or {}))
     if not isinstance(inner, torch.nn.Module):
         _check.refuse(f"Loss '{config.loss}' takes no affinity.")
     loss = Neighbours(inner, features, seed=config.seed)

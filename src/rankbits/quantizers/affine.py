@@ -17,10 +17,6 @@ from rankbits.quantizers.files import save, write_onnx
 from rankbits.types import Codes, Questions, pack
 
 Self = TypeVar("Self", bound="Quantizer")
-<<<<<<< HEAD
-LEARNED = ("weight_", "offset_", "rotation_", "atoms_", "centre_")
-=======
->>>>>>> cb2c7644137f4e76fe755cc810b124a3d4850a5d
 
 
 class Quantizer(abc.ABC):

@@ -19,25 +19,14 @@ from rankbits.quantizers.reconstruction import Reconstruction
 from rankbits.quantizers.rotations import ITQ, RandomRotation, Sign
 from rankbits.quantizers.supervised import SupervisedRotation
 
-<<<<<<< HEAD
-METHODS = (
-    "auto",
-    "reconstruct",
-    "sign",
-    "random",
-    "itq",
-    "h2q",
-    "supervised",
-    "classes",
-    "pca",
-    "neighbours",
-)
-=======
 KINDS: tuple[type[Quantizer], ...] = (
-    H2Q, ITQ, Projection, RandomRotation, Sign, SupervisedProjection, SupervisedRotation,
+    H2Q, ITQ, Projection, RandomRotation, Reconstruction, Sign, SupervisedProjection,
+    SupervisedRotation,
 )  # fmt: skip
-METHODS = ("auto", "sign", "random", "itq", "h2q", "supervised", "classes", "pca", "neighbours")
->>>>>>> cb2c7644137f4e76fe755cc810b124a3d4850a5d
+METHODS = (
+    "auto", "reconstruct", "pca", "neighbours", "sign", "random", "itq", "h2q", "supervised",
+    "classes",
+)  # fmt: skip
 
 
 def make_quantizer(method: str, bits: int | None, dim: int, labelled: bool, seed: int) -> Quantizer:

@@ -16,7 +16,7 @@ MAY_CHANGE = (
     "checkpoint_minutes", "log_every", "tensorboard", "device",
 )  # fmt: skip
 
-# what the recipes in reproduce/ taught; settings that are given replace those of a preset
+# the first two as in reproduce/: _fine-tuned.toml, best/_last-layer.toml
 PRESETS: dict[str, dict[str, Any]] = {
     "fine-tune": {  # all layers of a network with ImageNet weights
         "model": "efficientnet-lite0", "weights": "imagenet", "augment": "strong",
@@ -56,7 +56,12 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """A group of settings, checked when it is made."""
+    """A group of settings, checked when it is made; ``title`` is shown over its flags."""
+
+    title: ClassVar[str] = ""
+
+    def __init_subclass__(cls, title: str = "") -> None:
+        cls.title = title
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -79,10 +84,8 @@ def _check_setting(name: str, value: Any) -> None:
 
 
 @dataclass(frozen=True)
-class DataSettings(Settings):
+class DataSettings(Settings, title="data"):
     """What is learned from."""
-
-    title: ClassVar[str] = "data"
 
     data: str | None = option(None, "a folder of images, a table, an .npz, or a protocol's name")
     root: str | None = option(None, "where the protocols' files lie (default: RANKBITS_DATA)")
@@ -93,10 +96,8 @@ class DataSettings(Settings):
 
 
 @dataclass(frozen=True)
-class NetworkSettings(Settings):
+class NetworkSettings(Settings, title="network"):
     """What makes embeddings, and how many numbers they have."""
-
-    title: ClassVar[str] = "network"
 
     model: str = option("auto", "linear, mlp, conv, efficientnet-lite0, resnet50, timm:NAME, ...")
     weights: str | None = option(None, "'imagenet', or a file of weights to start from")
@@ -123,10 +124,8 @@ class NetworkSettings(Settings):
 
 
 @dataclass(frozen=True)
-class ImageSettings(Settings):
+class ImageSettings(Settings, title="images"):
     """How images are seen."""
-
-    title: ClassVar[str] = "images"
 
     side: int | None = option(None, "side of the images the network sees")
     augment: str = option("none", "'none', 'flip', 'shift', 'crop', 'full' or 'strong'")
@@ -136,10 +135,8 @@ class ImageSettings(Settings):
 
 
 @dataclass(frozen=True)
-class LossSettings(Settings):
+class LossSettings(Settings, title="loss"):
     """What is made small."""
-
-    title: ClassVar[str] = "loss"
 
     loss: str = option("tie-aware-ap", "tie-aware-ap, fastap, cel, hyp2, ..., pml:NAME")
     options: dict[str, Any] | None = option(None, "options of the loss: form=exact")  # noqa: RUF009
@@ -150,10 +147,8 @@ class LossSettings(Settings):
 
 
 @dataclass(frozen=True)
-class BatchSettings(Settings):
+class BatchSettings(Settings, title="batches"):
     """Which examples a step sees."""
-
-    title: ClassVar[str] = "batches"
 
     batch_size: int = option(256, "examples in a step, over all processes")
     chunk: int | None = option(None, "examples in memory at a time: exact, in two passes")
@@ -164,10 +159,8 @@ class BatchSettings(Settings):
 
 
 @dataclass(frozen=True)
-class OptimiserSettings(Settings):
+class OptimiserSettings(Settings, title="optimiser"):
     """What a step does with the gradient."""
-
-    title: ClassVar[str] = "optimiser"
 
     optimizer: str = option("adam", "'adam', 'adamw' (decay apart from the gradient) or 'sgd'")
     lr: float = option(1e-3, "learning rate of the body")
@@ -180,10 +173,8 @@ class OptimiserSettings(Settings):
 
 
 @dataclass(frozen=True)
-class ScheduleSettings(Settings):
+class ScheduleSettings(Settings, title="schedule"):
     """How long a run goes on, and its rate at each step."""
-
-    title: ClassVar[str] = "schedule"
 
     epochs: int = option(20, "passes over the sampler")
     steps: int = option(0, "steps after which a run ends before its epochs do; 0: never")
@@ -196,10 +187,8 @@ class ScheduleSettings(Settings):
 
 
 @dataclass(frozen=True)
-class RunSettings(Settings):
+class RunSettings(Settings, title="run"):
     """Where a run is kept and computed."""
-
-    title: ClassVar[str] = "run"
 
     out: str | None = option(None, "the run's folder: weights, log, checkpoint", "o")
     seed: int = option(0, "seed of all random choices")
@@ -259,9 +248,8 @@ class TrainConfig(
     def with_preset(self, name: str) -> TrainConfig:
         """The settings of a preset where these still have their defaults."""
         defaults = TrainConfig().facts()
-        return TrainConfig(preset=name, **{
-            n: value for n, value in self.facts().items() if value != defaults[n]
-        })  # fmt: skip
+        changed = {n: value for n, value in self.facts().items() if value != defaults[n]}
+        return TrainConfig(**changed | {"preset": name})
 
     def refuse_other(self, facts: dict[str, Any], where: Any) -> None:
         """Refuse to go on with a run that was made with other settings."""

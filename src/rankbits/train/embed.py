@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ QUERIES, DATABASE = 1000, 10_000  # rows judged at a validation, at most
 FEW = 20  # of a class: fewer of them say little of each other
 
 
-def outputs(
+def compute_outputs(
     model: torch.nn.Module, inputs: torch.Tensor, view: View | None, device: torch.device
 ) -> torch.Tensor:
     """The outputs of a network outside training, float32. Where the view says so, they are the mean
@@ -31,8 +31,8 @@ def outputs(
     if view is None:
         return model(seen).float()
     seen = view.plain(seen)
-    found = model(seen).float()
-    return (found + model(seen.flip(3)).float()) / 2 if view.mirror else found
+    embeddings = model(seen).float()
+    return (embeddings + model(seen.flip(3)).float()) / 2 if view.mirror else embeddings
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ def embed(
         with Meter("embed", len(examples), "rows", shown=progress) as meter:
             for batch in loader:
                 with precision(amp, device):
-                    parts.append(outputs(model, batch.inputs, view, device).cpu())
+                    parts.append(compute_outputs(model, batch.inputs, view, device).cpu())
                 rows.append(batch.rows)
                 meter.update(len(batch))
     finally:
@@ -94,7 +94,7 @@ def embed(
 
 def make_loader(
     examples: Examples,
-    batches: Iterable[Sequence[int]],
+    batches: Iterable[list[int]],
     view: View | None,
     device: torch.device,
     workers: int = 0,
@@ -106,21 +106,6 @@ def make_loader(
         examples, batches, side=side, channels=channels, workers=workers, cache=cache,
         pin=device.type == "cuda",
     )  # fmt: skip
-
-
-def embed_rows(
-    model: torch.nn.Module,
-    examples: Examples,
-    rows: torch.Tensor,
-    view: View | None,
-    *,
-    device: torch.device,
-    amp: str,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The outputs of some rows on the device, and which rows they are: those that can be read."""
-    embedded = embed(model, examples.subset(rows.numpy()), view, device=device, amp=amp)
-    outputs = torch.from_numpy(embedded.embeddings).to(device)
-    return outputs, rows[torch.from_numpy(embedded.rows)].to(device)
 
 
 @dataclass(frozen=True)
@@ -151,32 +136,28 @@ class Validation:
         self.chance: float | None = None  # known after the first judgement
         self.queries = _at_most(held, QUERIES, draw)
         if held.labels.ndim == 2:
-            known = bool((held.labels.any(0) & train.labels.any(0)).any())
+            shared = bool((held.labels.any(0) & train.labels.any(0)).any())
         else:
-            known = bool(np.isin(held.labels, train.labels).any())
+            shared = bool(np.isin(held.labels, train.labels).any())
         few = len(self.queries) < FEW * self.queries.classes
-        self.database = _at_most(train, DATABASE, draw) if known and few else None
-
-    def measure(
-        self, model: torch.nn.Module, view: View | None, device: torch.device, **options: object
-    ) -> float:
-        """The mAP of ``judge``."""
-        return self.judge(model, view, device, **options).mean_precision
+        self.database = _at_most(train, DATABASE, draw) if shared and few else None
 
     def judge(
         self, model: torch.nn.Module, view: View | None, device: torch.device, **options: object
     ) -> ValidationResult:
         """Embed the rows and rank them; ``options`` are those of ``embed``."""
 
-        def embedded(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
+        def embed_part(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
             part = embed(model, examples, view, device=device, **options)  # type: ignore[arg-type]
             return part.embeddings, examples.labels[part.rows]
 
-        ours, labels = embedded(self.queries)
-        others = (ours, labels) if self.database is None else embedded(self.database)
-        made = pack if self.binary else np.asarray
+        ours, labels = embed_part(self.queries)
+        others = (ours, labels) if self.database is None else embed_part(self.database)
+        to_codes = pack if self.binary else np.asarray
         alone = self.database is None
-        report = evaluate(made(ours), made(others[0]), labels, others[1], k=1, exclude_self=alone)
+        report = evaluate(
+            to_codes(ours), to_codes(others[0]), labels, others[1], k=1, exclude_self=alone
+        )
         if self.chance is None:  # where all codes are equal, any order is as likely as any other
             asking, asked = (pack(np.ones((len(rows), 1))) for rows in (labels, others[1]))
             tied = evaluate(asking, asked, labels, others[1], k=1, exclude_self=alone)

@@ -17,16 +17,15 @@ from rankbits.losses import gather
 from rankbits.train import optimisers
 from rankbits.train.advice import Advisor
 from rankbits.train.diary import Diary
-from rankbits.train.embed import Validation, embed_rows, make_loader
-from rankbits.train.keeping import Keeper
+from rankbits.train.embed import Validation, embed, make_loader
 from rankbits.train.memory import BatchLoss
 from rankbits.train.meter import Meter
 from rankbits.train.processes import Processes, Stop
-from rankbits.train.run import Run
+from rankbits.train.run import Keeper, Run
 from rankbits.train.step import (
     Replay,
     batch_gradient,
-    chosen_precision,
+    choose_precision,
     precision,
     seed_of,
     set_training_mode,
@@ -56,8 +55,8 @@ class Trainer:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.loss.to(device)
         self.view = self.run.inputs.view(config.augment, config.mirror)
-        self.optimiser = optimisers.optimiser(self.model, self.loss, config)
-        self.amp = chosen_precision(config.amp, device)
+        self.optimiser = optimisers.make_optimiser(self.model, self.loss, config)
+        self.amp = choose_precision(config.amp, device)
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.amp == "fp16")
         self.steps = len(self.sampler) * config.epochs
         self.steps = min(self.steps, config.steps) if config.steps else self.steps
@@ -145,13 +144,13 @@ class Trainer:
     def _step(self, batch: Batch, epoch: int) -> torch.Tensor:
         """One batch, one step of the optimiser."""
         progress, config = self.run.progress, self.config
-        rate = optimisers.rate(config, progress.step, epoch, self.steps)
+        rate = optimisers.find_rate(config, progress.step, epoch, self.steps)
         optimisers.set_rate(self.optimiser, rate)
         set_training_mode(self.model, config)
         inputs = batch.inputs.to(self.device, non_blocking=True)
         labels = batch.labels.to(self.device, non_blocking=True)
         first = self.processes.first(batch.planned)
-        drawn = self._drawn(first + batch.places)
+        drawn = self._draw(first + batch.places)
 
         def embedded(start: int, stop: int) -> torch.Tensor:
             part = inputs[start:stop]
@@ -162,8 +161,8 @@ class Trainer:
 
         def lost(z: torch.Tensor) -> torch.Tensor:
             if progress.alpha is None:
-                progress.alpha = optimisers.first_alpha(config, gather(z.detach(), labels)[0])
-            alpha = optimisers.alpha(config, progress.alpha, progress.step, self.steps)
+                progress.alpha = optimisers.choose_alpha(config, gather(z.detach(), labels)[0])
+            alpha = optimisers.find_alpha(config, progress.alpha, progress.step, self.steps)
             optimisers.set_alpha(self.loss.loss, alpha)
             return self.loss(z, labels, batch.rows)
 
@@ -190,14 +189,17 @@ class Trainer:
         self.unseen.append((progress.step, value))
         after_epoch = getattr(self.loss.loss, "after_epoch", None)
         if after_epoch is not None and progress.batch == len(self.sampler):
-            options = {"device": self.device, "amp": self.amp}
-            after_epoch(
-                lambda rows: embed_rows(self.model, self.train, rows, self.view, **options),
-                seed_of(config.seed, progress.step),
-            )
+            after_epoch(self._embed_rows, seed_of(config.seed, progress.step))
         return value
 
-    def _drawn(self, places: torch.Tensor) -> torch.Tensor:
+    def _embed_rows(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The outputs of training rows, and which rows they are: those that can be read."""
+        examples = self.train.subset(rows.numpy())
+        embedded = embed(self.model, examples, self.view, device=self.device, amp=self.amp)
+        outputs = torch.from_numpy(embedded.embeddings).to(self.device)
+        return outputs, rows[torch.from_numpy(embedded.rows)].to(self.device)
+
+    def _draw(self, places: torch.Tensor) -> torch.Tensor:
         """The random changes of this process's images, drawn for the batch of all processes."""
         if self.view is None:
             return torch.empty(0)

@@ -14,7 +14,7 @@ from rankbits._files import data_root
 from rankbits.data.examples import Examples
 from rankbits.data.protocol import Protocol
 from rankbits.data.samplers import make_sampler
-from rankbits.losses.named import named
+from rankbits.losses.named import make_loss
 from rankbits.train.body import BODY, make_body, save_body
 from rankbits.train.config import TrainConfig
 from rankbits.train.loop import Trainer
@@ -98,8 +98,8 @@ def _trainer(
     torch.manual_seed(config.seed)
     labels = source.train.labels
     options = config.options or {}
-    made = loss or named(config.loss, config.width, labels, **options)
-    if loss is None and "alpha" in options and alpha_of(made) is not None:
+    chosen = loss or make_loss(config.loss, config.width, labels, **options)
+    if loss is None and "alpha" in options and alpha_of(chosen) is not None:
         _check.refuse("alpha is a setting of the run; give it there, not in the loss's options.")
     batches = make_sampler(
         config.sampler,
@@ -127,9 +127,9 @@ def _trainer(
         source.train,
         source.held,
         batches,
-        BatchLoss(made, config.memory, config.hswd),
+        BatchLoss(chosen, config.memory, config.hswd),
         processes,
-        workers_of(config),
+        count_workers(config),
         data_root(config.root) / "decoded" if config.cache else None,
         say,
     )
@@ -153,7 +153,7 @@ def _folder(config: TrainConfig, processes: Processes) -> Path | None:
     return folder
 
 
-def workers_of(config: TrainConfig) -> int:
+def count_workers(config: TrainConfig) -> int:
     """The number of processes that decode images: as asked for, or one fewer than the cores."""
     if config.workers is not None:
         return _check.whole("workers", config.workers, 0)
