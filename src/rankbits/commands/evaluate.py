@@ -27,7 +27,7 @@ class Evaluate:
     labels: str | None = option(None, "labels of the index's queries, in a file of their own")
     encoder: str | None = option(None, "where the index's encoder lies now, if it was moved")
     run: str | None = option(None, "a TREC run file: query Q0 document rank score tag")
-    qrels: str | None = option(None, "its judgements: query 0 document grade")
+    qrels: str | None = option(None, "the judgements of the run: query 0 document grade")
     k: tuple[int, ...] = option((10, 100, 1000), "cutoffs, as in 10,100,1000", "k")
     radius: int = option(2, "Hamming radius of the lookup figures")
     relevance: str = option("any", "any: shares a label; count: number of shared labels")
@@ -39,11 +39,13 @@ class Evaluate:
         False, "the queries are the database; leave each out of its own ranking"
     )
     negative: str = option("refuse", "negative grades in qrels: refuse, or zero for not relevant")
-    missing: str = option("zero", "judged queries the run lacks: zero, or skip as trec_eval does")
+    missing: str = option(
+        "zero", "judged queries that the run lacks: zero, or skip as trec_eval does"
+    )
     json: bool = option(False, "print JSON")
     markdown: bool = option(False, "print a Markdown table")
     html: str | None = option(None, "also write a self-contained page here")
-    ray: str | None = option(None, "count by Ray: local, auto, host:port or ray://host:port")
+    ray: str | None = option(None, "use a Ray cluster: local, auto, host:port or ray://host:port")
 
     def work(self) -> None:
         if self.run or self.qrels:
