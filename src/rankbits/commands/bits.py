@@ -62,9 +62,7 @@ class Fit:
     embeddings: str | None = option(None, "the embeddings: .npy, .npz, .safetensors or .parquet")
     out: str | None = option(None, "the encoder's folder", "o")
     bits: int | None = option(None, "bits of the codes (default: as many as dimensions)")
-    labels: str | None = option(
-        None, "a file with the labels of the rows, (n,) or multi-hot (n, C)"
-    )
+    labels: str | None = option(None, "a file of labels, (n,) or multi-hot (n, C)")
     method: str = option(
         "auto", "auto, sign, random, itq, h2q, supervised, classes, pca or neighbours"
     )

@@ -39,9 +39,7 @@ class Evaluate:
         False, "the queries are the database; leave each out of its own ranking"
     )
     negative: str = option("refuse", "negative grades in qrels: refuse, or zero for not relevant")
-    missing: str = option(
-        "zero", "judged queries that the run lacks: zero, or skip as trec_eval does"
-    )
+    missing: str = option("zero", "judged queries the run lacks: zero, or skip as trec_eval does")
     json: bool = option(False, "print JSON")
     markdown: bool = option(False, "print a Markdown table")
     html: str | None = option(None, "also write a self-contained page here")

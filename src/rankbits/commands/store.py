@@ -76,7 +76,7 @@ class BuildIndex:
     )
     ids: str | None = option(
         None,
-        "ids of the codes: .npy, .npz, .txt (one a line) or a column of their file (default: ids)",
+        "ids of codes: .npy, .npz, .txt (one a line) or a column of their file (default: ids)",
     )
 
     def work(self) -> None:
