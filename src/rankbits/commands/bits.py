@@ -62,7 +62,7 @@ class Fit:
     embeddings: str | None = option(None, "the embeddings: .npy, .npz, .safetensors or .parquet")
     out: str | None = option(None, "the encoder's folder", "o")
     bits: int | None = option(None, "bits of the codes (default: as many as dimensions)")
-    labels: str | None = option(None, "labels of the rows, (n,) or multi-hot (n, C)")
+    labels: str | None = option(None, "a file of labels, (n,) or multi-hot (n, C)")
     method: str = option(
         "auto", "auto, sign, random, itq, h2q, supervised, classes, pca or neighbours"
     )
@@ -98,11 +98,11 @@ class Encode:
         None, "a folder of images, a table, or vectors: .npy, .npz, .safetensors, .parquet"
     )
     out: str | None = option(None, "where the codes are written: .npz or .safetensors", "o")
-    labels: str | None = option(None, "labels to save with the codes")
+    labels: str | None = option(None, "a file with labels, which are saved with the codes")
     keep_embeddings: bool = option(
         False, "save the embeddings with the codes too (for --tie-break)"
     )
-    ray: str | None = option(None, "encode by Ray: local, auto, host:port or ray://host:port")
+    ray: str | None = option(None, "use a Ray cluster: local, auto, host:port or ray://host:port")
 
     def work(self) -> None:
         from rankbits.encoder.files import load_encoder

@@ -1,7 +1,7 @@
 """The command that makes a shell complete the others.
 
-Written by hand: the packages that do it complete in Python, which must import rankbits and torch at
-each press of the key; this prints a script of plain words.
+Written by hand: argcomplete would import rankbits, and with it torch, at each press of the key;
+this prints a script of plain words.
 """
 
 from __future__ import annotations

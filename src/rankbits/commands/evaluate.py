@@ -30,7 +30,7 @@ class Evaluate:
         None, "of an index: by bits, or by the queries' floats (default: the encoder's)"
     )
     run: str | None = option(None, "a TREC run file: query Q0 document rank score tag")
-    qrels: str | None = option(None, "its judgements: query 0 document grade")
+    qrels: str | None = option(None, "the judgements of the run: query 0 document grade")
     k: tuple[int, ...] = option((10, 100, 1000), "cutoffs, as in 10,100,1000", "k")
     radius: int = option(2, "Hamming radius of the lookup figures")
     relevance: str = option("any", "any: shares a label; count: number of shared labels")
@@ -46,7 +46,7 @@ class Evaluate:
     json: bool = option(False, "print JSON")
     markdown: bool = option(False, "print a Markdown table")
     html: str | None = option(None, "also write a self-contained page here")
-    ray: str | None = option(None, "count by Ray: local, auto, host:port or ray://host:port")
+    ray: str | None = option(None, "use a Ray cluster: local, auto, host:port or ray://host:port")
 
     def work(self) -> None:
         if self.run or self.qrels:

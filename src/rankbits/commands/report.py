@@ -24,12 +24,12 @@ class WriteReport:
     )
     out: str | None = option(None, "where the page is written: .html or .md", "o")
     figure: str = option("mAP", "what methods are compared by")
-    k: tuple[int, ...] = option((10, 100, 1000), "cutoffs where codes are judged here", "k")
+    k: tuple[int, ...] = option((10, 100, 1000), "cutoffs, where codes are judged", "k")
     relevance: str = option("any", "any: shares a label; count: number of shared labels")
     query_images: str | None = option(
         None, "images of the queries, in their order: an .npz with 'images', a folder or a table"
     )
-    database_images: str | None = option(None, "images of the database, likewise")
+    database_images: str | None = option(None, "images of the database, in the same forms")
     samples: int = option(4, "queries shown with their nearest images; 0: none")
     measure: bool = option(True, "time a search by each method's codes")
     seed: int = option(0, "seed of the random swaps that test differences")

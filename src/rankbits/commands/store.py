@@ -76,8 +76,8 @@ def shown(address: str) -> str:
 
 @dataclass(frozen=True)
 class BuildIndex:
-    """Put inputs into an index by an encoder, or codes that are there: a file, DuckDB, PostgreSQL
-    or Milvus, made where it is not there."""
+    """Make or extend an index (a file, DuckDB, PostgreSQL or Milvus) from inputs and their encoder,
+    or from a file of codes."""
 
     name: ClassVar[str] = "index"
     places: ClassVar[tuple[str, ...]] = ("encoder", "inputs")
@@ -90,7 +90,8 @@ class BuildIndex:
         None, "a path, duckdb:PATH, postgresql://..., milvus:PATH or milvus:http://...", "o"
     )
     ids: str | None = option(
-        None, "of codes: .npy, .npz, .txt (one a line) or a column of their file (default: ids)"
+        None,
+        "ids of codes: .npy, .npz, .txt (one a line) or a column of their file (default: ids)",
     )
 
     def work(self) -> None:
@@ -138,7 +139,7 @@ class Search:
     where: str | None = option(None, "only rows of this SQL condition (DuckDB)")
     out: str | None = option(None, "write ids and distances here, .npz", "o")
     json: bool = option(False, "print JSON")
-    ray: str | None = option(None, "search by Ray: local, auto, host:port or ray://host:port")
+    ray: str | None = option(None, "use a Ray cluster: local, auto, host:port or ray://host:port")
 
     def work(self) -> None:
         if not self.address or not self.queries:

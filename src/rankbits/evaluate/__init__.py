@@ -1,4 +1,4 @@
-"""Where labels meet rankings."""
+"""Judge rankings by labels."""
 
 from rankbits.evaluate.judge import evaluate, evaluate_run
 
