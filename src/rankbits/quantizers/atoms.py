@@ -11,7 +11,7 @@ import numpy as np
 
 from rankbits.kernels.choices import count_pairs, improve_choices, sum_by_choice
 
-SMALL = 1e-3  # of a row: keeps the directions of bits that say the same apart
+SMALL = 1e-4  # of all rows: keeps the directions of bits that say the same apart
 
 
 def patterns(group: int) -> np.ndarray:

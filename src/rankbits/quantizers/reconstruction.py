@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from rankbits.quantizers.affine import Quantizer
 from rankbits.quantizers.projection import MOST_ROWS, Projection
 from rankbits.types import Codes, Decoder, Questions
 
-RIDGE = 5.0  # rows that hold the vectors of a group back from leaving their linear part
+RIDGE = 10.0  # rows that hold the vectors of a group back from leaving their linear part
 ROUNDS = 16  # of choosing bits and solving for vectors in turn; the first third is linear
 TRIES = 4
 
@@ -76,17 +78,16 @@ class Reconstruction(Quantizer):
             ridge = None if 3 * turn < rounds else RIDGE
             atoms, centre = tables.solve_atoms(known, choices, group, bits, ridge)
         choices = tables.refine(known, choices, atoms, centre, step, tries)
-        weight, offset = _predict_signs(known, tables.signs_of(choices, group, bits))
-        self._learn(weight, offset)
         self.atoms_ = torch.from_numpy(atoms.reshape(choices.shape[1], 1 << group, -1))
         self.centre_ = torch.from_numpy(centre)
-        self.objective_ = float(
-            np.square(known - self._decoder().decode(self.encode(known))).mean()
-        )
+        signs = tables.signs_of(choices, group, bits)
+        self._learn(*_predict_signs(known, signs, make_decoder(self.atoms_, self.centre_, bits)))
+        sums = self._decoder().decode(Codes(np.packbits(signs > 0, axis=1), bits))
+        self.objective_ = float(np.square(known - sums).sum(axis=1).mean())
 
     def _decoder(self) -> Decoder:
         self._fitted()
-        return Decoder(self.atoms_.numpy(), self.centre_.numpy(), self.bits_)
+        return make_decoder(self.atoms_, self.centre_, self.bits_)
 
     def encode(self, embeddings: Any) -> Codes:
         """(n, dim) -> ``Codes`` whose ``decode`` is near; equal rows get equal codes."""
@@ -97,7 +98,7 @@ class Reconstruction(Quantizer):
         gram, step = atoms @ atoms.T, 1 << (-self.bits_ % decoder.group)
         for start, part in rows.chunks(value):
             known = _unit_rows(part, start)
-            signs = self._map(torch.from_numpy(known)).numpy()
+            signs = _guess_signs(known, self.weight_.numpy(), self.offset_.numpy(), decoder)
             choices = tables.choose_by_signs(signs, decoder.group)
             products = (known - decoder.centre) @ atoms.T
             choices = tables.improve_choices(choices, products, gram, step=step, tries=self.tries)
@@ -181,10 +182,53 @@ def _first_signs(known: np.ndarray, bits: int, seed: int) -> np.ndarray:
     return signs
 
 
-def _predict_signs(known: np.ndarray, signs: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
-    """The linear map from rows to their bits by least squares: where encoding starts."""
-    weight, offset = tables.solve_directions(signs, known)
-    return torch.from_numpy(np.ascontiguousarray(weight.T)), torch.from_numpy(offset)
+def _walk_blocks(
+    known: np.ndarray, decoder: Decoder, choose: Callable[[slice, np.ndarray], np.ndarray]
+) -> None:
+    """Go through the bits in blocks of at most dim, each given what the blocks before it leave of
+    the rows; ``choose`` gives the signs of a block."""
+    directions, mean = _linear_part(decoder)
+    left = known - decoder.centre - mean
+    for start in range(0, decoder.bits, decoder.dim):
+        block = slice(start, min(start + decoder.dim, decoder.bits))
+        left = left - choose(block, left) @ directions[block]
+
+
+def _predict_signs(
+    known: np.ndarray, signs: np.ndarray, decoder: Decoder
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Linear maps from what is left of the rows to the bits of each block, by least squares: where
+    encoding starts."""
+    weight = np.empty((decoder.bits, decoder.dim), np.float32)
+    offset = np.empty(decoder.bits, np.float32)
+
+    def learn(block: slice, left: np.ndarray) -> np.ndarray:
+        solved, offset[block] = tables.solve_directions(signs[:, block], left)
+        weight[block] = solved.T
+        return signs[:, block]
+
+    _walk_blocks(known, decoder, learn)
+    return torch.from_numpy(weight), torch.from_numpy(offset)
+
+
+def _guess_signs(
+    known: np.ndarray, weight: np.ndarray, offset: np.ndarray, decoder: Decoder
+) -> np.ndarray:
+    """The signs (n, bits) that the maps of ``_predict_signs`` give."""
+    signs = np.empty((len(known), decoder.bits), np.float32)
+
+    def guess(block: slice, left: np.ndarray) -> np.ndarray:
+        signs[:, block] = np.where(left @ weight[block].T + offset[block] > 0, 1, -1)
+        return signs[:, block]
+
+    _walk_blocks(known, decoder, guess)
+    return signs
+
+
+@lru_cache(maxsize=8)
+def make_decoder(atoms: torch.Tensor, centre: torch.Tensor, bits: int) -> Decoder:
+    """The decoder of learned tensors, made once: its digest and tables are kept with it."""
+    return Decoder(atoms.numpy(), centre.numpy(), bits)
 
 
 def _linear_part(decoder: Decoder) -> tuple[np.ndarray, np.ndarray]:
