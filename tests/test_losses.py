@@ -217,7 +217,7 @@ def test_equals_the_printed_formula(name):
 @pytest.mark.parametrize("name", ["ap-relaxed", "ndcg-relaxed"])
 def test_relaxed_form_is_eq_11_and_12_away_from_their_singularities(name):
     """Counts chosen so that nothing is guarded: a full first bin apart from the relevant ones."""
-    from rankbits.losses import continuation, talr
+    from rankbits.kernels.reference import continuation, quality
 
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -226,7 +226,7 @@ def test_relaxed_form_is_eq_11_and_12_away_from_their_singularities(name):
         plus[0] = 0.0
         c, cp = torch.from_numpy(every)[None], torch.from_numpy(plus)[None]
         if name == "ap-relaxed":
-            got = talr._ap_terms(cp, c, "relaxed")[0, 1:].sum() / plus.sum()
+            got = quality.ap_terms(cp, c, "ap-relaxed")[0, 1:].sum() / plus.sum()
         else:
             got = (cp * continuation.integral_discount(c.cumsum(1) - c, c))[0, 1:].sum()
             got = got / sum(1 / np.log2(t + 1) for t in range(1, int(plus.sum()) + 1))
@@ -252,9 +252,9 @@ def _terms_after_first(name, plus, every):
 
 
 def terms(form, cp, c):
-    from rankbits.losses import talr
+    from rankbits.kernels.reference import quality
 
-    return talr._ap_terms(cp, c, form).sum(dim=1)
+    return quality.ap_terms(cp, c, f"ap-{form}").sum(dim=1)
 
 
 def test_exact_form_is_continuous_through_one_item_and_empty_bins():
@@ -278,7 +278,7 @@ def test_exact_form_is_continuous_through_one_item_and_empty_bins():
     "name", ["mean_reciprocal", "tilt", "integral_discount", "spline_discount"]
 )
 def test_continuations_are_smooth_and_right(name):
-    from rankbits.losses import continuation
+    from rankbits.kernels.reference import continuation
 
     function = getattr(continuation, name)
     a = torch.tensor([0.5, 1.0, 2.5, 18.9, 19.1, 40.0], dtype=torch.float64)[:, None]
@@ -292,7 +292,7 @@ def test_harmonic_continuations_keep_their_digits():
     """Against 40-digit arithmetic, near their removable singularities and far down a ranking."""
     from mpmath import mp, mpf, psi
 
-    from rankbits.losses import continuation
+    from rankbits.kernels.reference import continuation
 
     mp.dps = 40
     for a, c in itertools.product(
@@ -306,7 +306,7 @@ def test_harmonic_continuations_keep_their_digits():
 
 
 def test_whole_places_have_their_true_discount():
-    from rankbits.losses import continuation
+    from rankbits.kernels.reference import continuation
 
     for before, count in itertools.product((0, 1, 5, 100), (1, 2, 7)):
         a, c = (torch.tensor([float(v)], dtype=torch.float64) for v in (before, count))

@@ -13,17 +13,27 @@ from rankbits.kernels.codes import (
     hamming_within,
     words,
 )
-from rankbits.kernels.histogram import SKIP, Pairs, soft_counts, soft_counts_backward
+from rankbits.kernels.histogram import (
+    SKIP,
+    Pairs,
+    Setting,
+    histogram_loss,
+    histogram_loss_backward,
+)
+from rankbits.kernels.rows import scale_rows, scale_rows_backward
 
 __all__ = [
     "SKIP",
     "Pairs",
+    "Setting",
     "Words",
     "hamming",
     "hamming_counts",
     "hamming_topk",
     "hamming_within",
-    "soft_counts",
-    "soft_counts_backward",
+    "histogram_loss",
+    "histogram_loss_backward",
+    "scale_rows",
+    "scale_rows_backward",
     "words",
 ]
