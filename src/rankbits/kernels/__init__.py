@@ -13,13 +13,7 @@ from rankbits.kernels.codes import (
     hamming_within,
     words,
 )
-from rankbits.kernels.histogram import (
-    SKIP,
-    Pairs,
-    Setting,
-    histogram_loss,
-    histogram_loss_backward,
-)
+from rankbits.kernels.histogram import SKIP, Pairs, Setting, histogram_loss
 from rankbits.kernels.rows import scale_rows, scale_rows_backward
 
 __all__ = [
@@ -32,7 +26,6 @@ __all__ = [
     "hamming_topk",
     "hamming_within",
     "histogram_loss",
-    "histogram_loss_backward",
     "scale_rows",
     "scale_rows_backward",
     "words",

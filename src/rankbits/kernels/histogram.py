@@ -11,10 +11,14 @@ F_c and F_A. Every item touches two bins, so the slope of its distance is the di
 such numbers: nothing of size (bins x M x N) exists in either direction.
 
 The (M, N) products are made a few rows at a time by torch's own matrix product, so their precision
-is the user's setting, and are thrown away; the backward pass makes them again (a batch so small
+is the user's setting, and are thrown away; for the gradient they are made again (a batch so small
 that its products are a matter of megabytes keeps them). What is left to a backend is what is not a
 matrix product: ``judge`` goes from a tile of products to the losses of its queries and their
 slopes, ``spread`` from slopes to a tile of derivatives by each product.
+
+The gradient is found together with the loss, where it is needed at all: a loss is one number, so
+all that is left to the backward pass is to multiply. On a GPU that pass runs in another thread,
+where the same work takes longer than here.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from rankbits.kernels import backend
 SKIP = 255  # the grade of a pair that is not counted, such as an item with itself
 CELLS = {"cpu": 1 << 21, "cuda": 1 << 25}  # numbers in a tile
 LEAST_ROWS = 64
-KEEP = 1 << 22  # products kept for the backward pass where a batch has no more: 16 MB, a constant
+KEEP = 1 << 22  # products kept for the gradient where a batch has no more: 16 MB, a constant
 FORMULAS = (
     "fastap",
     "ap-simple",
@@ -90,16 +94,9 @@ class Judged:
     slopes: torch.Tensor
 
     def take(self, start: int, stop: int) -> Judged:
+        if stop - start == len(self.slopes):
+            return self
         return Judged(self.values[:, start:stop], self.slopes[start:stop])
-
-
-@dataclass(frozen=True, eq=False)
-class Kept:
-    """What the backward pass needs besides rows and pairs."""
-
-    slopes: torch.Tensor
-    share: torch.Tensor
-    products: torch.Tensor | None
 
 
 def _choose_module(x: torch.Tensor) -> ModuleType:
@@ -129,57 +126,44 @@ def _make_tiles(
 
 
 def histogram_loss(
-    x: torch.Tensor, y: torch.Tensor, pairs: Tiles, setting: Setting, keep: bool = False
-) -> tuple[torch.Tensor, Kept]:
-    """The mean loss of the rows of x as queries of the rows of y, and what its gradient needs.
-
-    x (M, dim) and y (N, dim) are float32 or float64 with products between -scale and scale. The
-    mean is over queries that have a neighbour (MIHash: and others), 0 where none has.
-    """
-    module = _choose_module(x)
-    judged = Judged(
-        x.new_empty(2, len(x), dtype=torch.float64),
-        x.new_empty(len(x), module.count_planes(setting.levels), setting.bins),
-    )
-    whole = None
-    if keep and len(x) * len(y) <= KEEP:
-        whole = torch.mm(x, y.T, out=x.new_empty(len(x), len(y)))
-    for start, stop, products in _make_tiles(x, y, whole):
-        part = judged if whole is not None else judged.take(start, stop)
-        module.judge(products, pairs(start, stop), setting, part)
-    loss, share = module.average(judged.values, x.dtype)
-    return loss, Kept(judged.slopes, share, whole)
-
-
-def histogram_loss_backward(
     x: torch.Tensor,
     y: torch.Tensor,
     pairs: Tiles,
     setting: Setting,
-    kept: Kept,
-    gradient: torch.Tensor,
     *,
     to_x: bool,
     to_y: bool,
     same: bool,
-) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """Gradients at x and at y of ``gradient`` (a scalar) times the loss.
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+    """The mean loss of the rows of x as queries of the rows of y, and its gradients at x and y.
+
+    x (M, dim) and y (N, dim) are float32 or float64 with products between -scale and scale. The
+    mean is over queries that have a neighbour (MIHash: and others), 0 where none has. A gradient
+    that is not asked for is None.
 
     ``same``: y is x and the grades are symmetric. Then slopes of a pair from both sides go into one
     tile, one product instead of two, and the whole gradient is returned for x.
     """
     module = _choose_module(x)
-    both = module.turn(kept.slopes) if same else None
+    planes = module.count_planes(setting.levels)
+    judged = Judged(
+        x.new_empty(2, len(x), dtype=torch.float64), x.new_empty(len(x), planes, setting.bins)
+    )
+    backward = to_x or to_y
+    whole = torch.mm(x, y.t()) if backward and len(x) * len(y) <= KEEP else None
+    for start, stop, products in _make_tiles(x, y, whole):
+        module.judge(products, pairs(start, stop), setting, judged.take(start, stop))
+    loss, share = module.average(judged.values, x.dtype)
+    if not backward:
+        return loss, None, None
+    both = module.turn(judged.slopes) if same else None
     at_x = torch.empty_like(x) if to_x else None
     at_y = torch.zeros_like(y) if to_y and not same else None
-    for start, stop, products in _make_tiles(x, y, kept.products):
-        tile = products if kept.products is None else torch.empty_like(products)
-        module.spread(
-            products, pairs(start, stop), setting, kept.slopes[start:stop], both,
-            (gradient, kept.share), tile,
-        )  # fmt: skip
+    for start, stop, products in _make_tiles(x, y, whole):
+        slopes = judged.take(start, stop).slopes
+        module.spread(products, pairs(start, stop), setting, slopes, both, share)
         if at_x is not None:
-            torch.mm(tile, y, out=at_x[start:stop])
+            torch.mm(products, y, out=at_x if whole is not None else at_x[start:stop])
         if at_y is not None:
-            at_y.addmm_(tile.T, x[start:stop])
-    return at_x, at_y
+            at_y.addmm_(products.T, x[start:stop])
+    return loss, at_x, at_y

@@ -7,39 +7,42 @@ import torch
 from rankbits.kernels import backend
 
 
-def scale_rows(x: torch.Tensor, alpha: float | None) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """(rows, norms): tanh(alpha x) and None; or, where alpha is None, x of unit length and |x|.
+def scale_rows(x: torch.Tensor, alpha: float | None) -> torch.Tensor:
+    """tanh(alpha x); or, where alpha is None, x of unit length. x (n, dim) is float32 or float64.
 
-    x (n, dim) is of any float dtype, rows are float32 or float64. A row of zeros stays zero, with
-    norm 0, which makes its gradient 0 rather than a huge one.
+    A row of zeros stays zero, and its gradient is 0 rather than a huge one.
     """
-    if alpha is None and _has_kernel(x):
+    if alpha is not None:
+        return torch.tanh(x if alpha == 1 else alpha * x)
+    if _has_kernel(x):
         from rankbits.kernels.cuda import rows
 
         return rows.scale(x)
-    x = x if x.dtype in (torch.float32, torch.float64) else x.float()
-    if alpha is not None:
-        return torch.tanh(x if alpha == 1 else alpha * x), None
-    norms = x.norm(dim=1, keepdim=True)
-    dead = norms <= torch.finfo(x.dtype).tiny ** 0.5
-    norms = norms.masked_fill(dead, 0)
-    return x.masked_fill(dead, 0) / norms.masked_fill(dead, 1), norms
+    norms, dead = _find_norms(x)
+    return x.masked_fill(dead, 0) / norms
 
 
 def scale_rows_backward(
-    gradient: torch.Tensor, rows: torch.Tensor, norms: torch.Tensor | None, alpha: float | None
+    gradient: torch.Tensor, x: torch.Tensor, rows: torch.Tensor, alpha: float | None
 ) -> torch.Tensor:
-    """The gradient at x of what has this ``gradient`` at the rows that ``scale_rows`` returned."""
-    if norms is None:
-        found = torch.ops.aten.tanh_backward(gradient, rows)
-        return found if alpha == 1 else found * alpha
-    if _has_kernel(rows):
+    """The gradient at x of what has this ``gradient`` at ``rows``, which are ``scale_rows(x)``."""
+    if alpha is not None:
+        at_x = torch.ops.aten.tanh_backward(gradient, rows)
+        return at_x if alpha == 1 else at_x.mul_(alpha)
+    if _has_kernel(x):
         from rankbits.kernels.cuda import rows as kernels
 
-        return kernels.scale_backward(gradient, rows, norms)
+        return kernels.scale_backward(gradient, x)
+    norms, dead = _find_norms(x)
     along = (gradient * rows).sum(dim=1, keepdim=True)
-    dead = norms == 0
-    return ((gradient - rows * along) / norms.masked_fill(dead, 1)).masked_fill(dead, 0)
+    return ((gradient - rows * along) / norms).masked_fill(dead, 0)
+
+
+def _find_norms(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(norms (n, 1), 1 for rows of zeros; which these are)."""
+    norms = x.norm(dim=1, keepdim=True)
+    dead = norms <= torch.finfo(x.dtype).tiny ** 0.5
+    return norms.masked_fill(dead, 1), dead
 
 
 def _has_kernel(x: torch.Tensor) -> bool:

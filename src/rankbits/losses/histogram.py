@@ -16,20 +16,14 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from rankbits import _check
-from rankbits.kernels import (
-    Setting,
-    histogram_loss,
-    histogram_loss_backward,
-    scale_rows,
-    scale_rows_backward,
-)
+from rankbits.kernels import Setting, histogram_loss, scale_rows, scale_rows_backward
 from rankbits.losses.relation import Relation, relate
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class _HistogramLoss(torch.autograd.Function):
-    """Products, counts, losses with their slopes; then slopes spread over pairs, products."""
+    """The loss and, where it is needed, its gradient; the backward pass multiplies that."""
 
     @staticmethod
     def forward(
@@ -40,34 +34,29 @@ class _HistogramLoss(torch.autograd.Function):
         setting: Setting,
         alpha: float | None,
     ) -> torch.Tensor:
+        to_x, to_y = ctx.needs_input_grad[:2]
+        same = y is None and relation.symmetric
         with full_precision(x):
-            rows, norms = scale_rows(x, alpha)
-            others, other_norms = (rows, None) if y is None else scale_rows(y, alpha)
-            keep = any(ctx.needs_input_grad)
-            loss, kept = histogram_loss(rows, others, relation.pairs, setting, keep)
-        ctx.relation, ctx.setting, ctx.alpha, ctx.kept = relation, setting, alpha, kept
-        ctx.dtypes = x.dtype, None if y is None else y.dtype
-        ctx.save_for_backward(rows, None if y is None else others, norms, other_norms)
+            rows = scale_rows(x, alpha)
+            others = rows if y is None else scale_rows(y, alpha)
+            loss, at_x, at_y = histogram_loss(
+                rows, others, relation.pairs, setting,
+                to_x=to_x, to_y=to_y or (to_x and y is None and not same), same=same,
+            )  # fmt: skip
+            if y is None and at_x is not None and at_y is not None:
+                at_x, at_y = at_x.add_(at_y), None
+            if at_x is not None:
+                at_x = scale_rows_backward(at_x, x, rows, alpha)
+            if y is not None and at_y is not None:
+                at_y = scale_rows_backward(at_y, y, others, alpha)
+        ctx.save_for_backward(at_x, at_y)
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        x, y, norms, other_norms = ctx.saved_tensors
-        same = y is None and ctx.relation.symmetric
-        to_x, to_y = ctx.needs_input_grad[0], ctx.needs_input_grad[1]
-        with full_precision(x):
-            at_x, at_y = histogram_loss_backward(
-                x, x if y is None else y, ctx.relation.pairs, ctx.setting, ctx.kept, gradient,
-                to_x=to_x, to_y=to_y or (y is None and not same), same=same,
-            )  # fmt: skip
-            if y is None and at_x is not None and at_y is not None:
-                at_x = at_x.add_(at_y)
-            if at_x is not None:
-                at_x = scale_rows_backward(at_x, x, norms, ctx.alpha).to(ctx.dtypes[0])
-            if y is not None and at_y is not None:
-                at_y = scale_rows_backward(at_y, y, other_norms, ctx.alpha).to(ctx.dtypes[1])
-        return at_x, at_y if to_y else None, None, None, None
+        at_x, at_y = (None if at is None else at * gradient for at in ctx.saved_tensors)
+        return at_x, at_y, None, None, None
 
 
 def find_loss(

@@ -150,7 +150,7 @@ def _judge_rows(
 @njit(nogil=True, cache=True)
 def _spread_rows(
     products, by_class, left, right, own, grades, half, ratio, top, slopes, both, symmetric,
-    weight, out,
+    weight,
 ):  # fmt: skip
     levels, bins = slopes.shape[1], np.int32(slopes.shape[2])
     spare = np.int32(levels) * bins
@@ -164,9 +164,9 @@ def _spread_rows(
             for b in range(bins):
                 mine[g * bins + b] = slopes[i, g, b] * weight
         if symmetric:
-            _read_both(cells, mine, both, weight, out[i])
+            _read_both(cells, mine, both, weight, products[i])
         else:
-            _read(cells, mine, out[i])
+            _read(cells, mine, products[i])
 
 
 def _rows(count: int) -> list[slice]:
@@ -234,20 +234,18 @@ def spread(
     setting: Setting,
     slopes: torch.Tensor,
     both: torch.Tensor | None,
-    weights: tuple[torch.Tensor, torch.Tensor],
-    out: torch.Tensor,
+    share: torch.Tensor,
 ) -> None:
     units = _units(products, setting)
     (left, right, own), grades = _list_pairs(pairs, len(products))
     p, s, by_class = products.numpy(), slopes.numpy(), pairs.classes is not None
-    o = out.numpy()
-    weight = s.dtype.type(weights[0].item() * weights[1].item())
+    weight = s.dtype.type(share.item())
     other = s.reshape(-1)[:0] if both is None else both.numpy().reshape(-1)
 
     def work(rows: slice) -> None:
         _spread_rows(
             p[rows], by_class, left[rows], right, own[rows], grades[rows], *units, s[rows],
-            other, both is not None, weight, o[rows],
+            other, both is not None, weight,
         )  # fmt: skip
 
     run_tasks(work, _rows(len(p)))

@@ -56,11 +56,10 @@ def spread(
     setting: Setting,
     slopes: torch.Tensor,
     both: torch.Tensor | None,
-    weights: tuple[torch.Tensor, torch.Tensor],
-    out: torch.Tensor,
+    share: torch.Tensor,
 ) -> None:
-    """out[i, j] = slopes[i, g, floor(t)] + both[(g, floor(t)), j], times both ``weights``; 0 for
-    skipped pairs."""
+    """Replace products by derivatives: slopes[i, g, floor(t)] + both[(g, floor(t)), j], times
+    ``share``; 0 for skipped pairs."""
     bins, grades = setting.bins, pairs.grades()
     low = _find_places(products, setting).floor().clamp(max=bins - 1).long()
     counted = grades < setting.levels
@@ -68,4 +67,4 @@ def spread(
     total = slopes.flatten(1).gather(1, cell)
     if both is not None:
         total = total + both.gather(0, cell)
-    out.copy_(torch.where(counted, total, 0) * (weights[0] * weights[1]))
+    products.copy_(torch.where(counted, total, 0) * share)
