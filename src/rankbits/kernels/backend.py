@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import threading
@@ -26,6 +27,7 @@ def chosen(natural: str) -> str:
     return _check.choice("RANKBITS_BACKEND", forced, BACKENDS) if forced else natural
 
 
+@functools.cache
 def has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 

@@ -94,7 +94,7 @@ class Judged:
     slopes: torch.Tensor
 
     def take(self, start: int, stop: int) -> Judged:
-        if stop - start == len(self.slopes):
+        if stop - start == self.slopes.shape[0]:
             return self
         return Judged(self.values[:, start:stop], self.slopes[start:stop])
 
@@ -115,7 +115,7 @@ def _make_tiles(
 ) -> Iterator[tuple[int, int, torch.Tensor]]:
     """(start, stop, products of x[start:stop] with all of y), in one piece of memory."""
     if whole is not None:
-        yield 0, len(x), whole
+        yield 0, whole.shape[0], whole
         return
     cells = CELLS.get(x.device.type, CELLS["cpu"])
     rows = min(len(x), max(LEAST_ROWS, cells // max(1, len(y))))
@@ -145,12 +145,12 @@ def histogram_loss(
     tile, one product instead of two, and the whole gradient is returned for x.
     """
     module = _choose_module(x)
-    planes = module.count_planes(setting.levels)
+    rows, columns, planes = x.shape[0], y.shape[0], module.count_planes(setting.levels)
     judged = Judged(
-        x.new_empty(2, len(x), dtype=torch.float64), x.new_empty(len(x), planes, setting.bins)
+        x.new_empty(2, rows, dtype=torch.float64), x.new_empty(rows, planes, setting.bins)
     )
     backward = to_x or to_y
-    whole = torch.mm(x, y.t()) if backward and len(x) * len(y) <= KEEP else None
+    whole = torch.mm(x, y.t()) if backward and rows * columns <= KEEP else None
     for start, stop, products in _make_tiles(x, y, whole):
         module.judge(products, pairs(start, stop), setting, judged.take(start, stop))
     loss, share = module.average(judged.values, x.dtype)

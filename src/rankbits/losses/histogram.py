@@ -73,15 +73,15 @@ def find_loss(
     if y is not None:
         y = rows_of_floats("database", y, x.shape[1])
         y = y if y.dtype == x.dtype else y.to(x.dtype)
-    columns = len(x) if y is None else len(y)
+    rows, columns = x.shape[0], (x if y is None else y).shape[0]
     with full_precision(x):
         graded = formula.startswith("ndcg")
-        relation = relate(
-            len(x), columns, x.device, graded=graded, same=y is None, **grading
-        )  # fmt: skip
+        relation = relate(rows, columns, x.device, graded=graded, same=y is None, **grading)
         gains = None if relation.values is None else torch.exp2(relation.values.double()) - 1
     scale = 1 if alpha is None else x.shape[1]
     setting = Setting(formula, relation.levels, bins, scale, gains)
+    if not torch.is_grad_enabled():  # a node cannot tell, and would find a gradient for nothing
+        x, y = x.detach(), None if y is None else y.detach()
     return _HistogramLoss.apply(x, y, relation, setting, alpha)
 
 

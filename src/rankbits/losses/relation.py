@@ -54,12 +54,14 @@ class Relation:
 
     def pairs(self, start: int, stop: int) -> Pairs:
         """The pairs of these queries with every item, as kernels want them."""
-        classes, own = None, self.own
-        if self.right is not None and self.right.ndim == 1 and not self.right.is_floating_point():
-            classes = (self.left[start:stop], self.right)
+        left, right, own = self.left, self.right, self.own
+        if right is None or right.ndim == 2 or right.is_floating_point():
+            return Pairs(lambda: self.grades(start, stop))
+        if stop - start < left.shape[0]:
+            left = left[start:stop]
             own = own[start:stop] if isinstance(own, torch.Tensor) else own
-            own = start if isinstance(own, int) else own
-        return Pairs(lambda: self.grades(start, stop), classes, own)
+        own = start if isinstance(own, int) else own
+        return Pairs(lambda: self.grades(start, stop), (left, right), own)
 
 
 def relate(
