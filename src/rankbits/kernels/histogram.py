@@ -23,7 +23,6 @@ where the same work takes longer than here.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
@@ -107,7 +106,7 @@ def _choose_module(x: torch.Tensor) -> ModuleType:
     name = backend.chosen(natural)
     if (name == "cpu" and x.device.type != "cpu") or (name == "cuda" and natural != "cuda"):
         name = "reference"
-    return importlib.import_module(f"rankbits.kernels.{name}.histogram")
+    return backend.load(name, "histogram")
 
 
 def _make_tiles(
@@ -153,15 +152,15 @@ def histogram_loss(
     whole = torch.mm(x, y.t()) if backward and rows * columns <= KEEP else None
     for start, stop, products in _make_tiles(x, y, whole):
         module.judge(products, pairs(start, stop), setting, judged.take(start, stop))
-    loss, share = module.average(judged.values, x.dtype)
+    loss, share = module.average(judged.values, x.dtype, alone=whole is None or not rows * columns)
     if not backward:
         return loss, None, None
     both = module.turn(judged.slopes) if same else None
     at_x = torch.empty_like(x) if to_x else None
     at_y = torch.zeros_like(y) if to_y and not same else None
     for start, stop, products in _make_tiles(x, y, whole):
-        slopes = judged.take(start, stop).slopes
-        module.spread(products, pairs(start, stop), setting, slopes, both, share)
+        part = judged.take(start, stop)
+        module.spread(products, pairs(start, stop), setting, part, both, loss, share)
         if at_x is not None:
             torch.mm(products, y, out=at_x if whole is not None else at_x[start:stop])
         if at_y is not None:

@@ -15,9 +15,7 @@ def scale_rows(x: torch.Tensor, alpha: float | None) -> torch.Tensor:
     if alpha is not None:
         return torch.tanh(x if alpha == 1 else alpha * x)
     if _has_kernel(x):
-        from rankbits.kernels.cuda import rows
-
-        return rows.scale(x)
+        return backend.load("cuda", "rows").scale(x)
     norms, dead = _find_norms(x)
     return x.masked_fill(dead, 0) / norms
 
@@ -30,9 +28,7 @@ def scale_rows_backward(
         at_x = torch.ops.aten.tanh_backward(gradient, rows)
         return at_x if alpha == 1 else at_x.mul_(alpha)
     if _has_kernel(x):
-        from rankbits.kernels.cuda import rows as kernels
-
-        return kernels.scale_backward(gradient, x)
+        return backend.load("cuda", "rows").scale_backward(gradient, x)
     norms, dead = _find_norms(x)
     along = (gradient * rows).sum(dim=1, keepdim=True)
     return ((gradient - rows * along) / norms).masked_fill(dead, 0)

@@ -55,8 +55,9 @@ class _HistogramLoss(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        at_x, at_y = (None if at is None else at * gradient for at in ctx.saved_tensors)
-        return at_x, at_y, None, None, None
+        at_x, at_y = ctx.saved_tensors
+        at_x = None if at_x is None else at_x * gradient
+        return at_x, None if at_y is None else at_y * gradient, None, None, None
 
 
 def find_loss(

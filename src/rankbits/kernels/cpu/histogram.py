@@ -232,13 +232,14 @@ def spread(
     products: torch.Tensor,
     pairs: Pairs,
     setting: Setting,
-    slopes: torch.Tensor,
+    judged: Judged,
     both: torch.Tensor | None,
+    loss: torch.Tensor,
     share: torch.Tensor,
 ) -> None:
     units = _units(products, setting)
     (left, right, own), grades = _list_pairs(pairs, len(products))
-    p, s, by_class = products.numpy(), slopes.numpy(), pairs.classes is not None
+    p, s, by_class = products.numpy(), judged.slopes.numpy(), pairs.classes is not None
     weight = s.dtype.type(share.item())
     other = s.reshape(-1)[:0] if both is None else both.numpy().reshape(-1)
 

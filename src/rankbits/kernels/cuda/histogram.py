@@ -6,12 +6,12 @@ one is bound by work: its columns are split among programs, and a second kernel 
 
 from __future__ import annotations
 
-from typing import Any
+import functools
 
 import torch
 
 from rankbits.kernels.cuda import tiles
-from rankbits.kernels.cuda.launch import divide_up, find_power, launch
+from rankbits.kernels.cuda.launch import Launch, divide_up, find_power
 from rankbits.kernels.cuda.quality import find_table
 from rankbits.kernels.histogram import Judged, Pairs, Setting
 from rankbits.kernels.reference import histogram as reference
@@ -20,6 +20,7 @@ BINS = 16  # bins held by one program that counts
 ROWS, COLUMNS = 4, 64  # pairs it looks at together
 PROGRAMS = 4096  # enough to keep every multiprocessor busy
 TOGETHER = 1 << 28  # rows x columns x bins up to which one kernel counts and judges
+FEW = 1024  # queries up to which every program that spreads averages for itself
 SCATTERED = 1 << 19  # slopes up to which they are read as they lie, from the caches
 
 
@@ -27,16 +28,14 @@ def count_planes(levels: int) -> int:
     return 2
 
 
-def _list_pairs(pairs: Pairs) -> tuple[tuple[torch.Tensor, ...], int, dict[str, Any]]:
-    """((grades, left, right, own), offset, constants): what is not used is any tensor at all."""
+def _list_pairs(pairs: Pairs) -> tuple[tuple[torch.Tensor, ...], tuple[bool, int, int]]:
+    """((grades, left, right, own), (CLASSES, OWN, offset)): what is not used is any tensor."""
     if pairs.classes is None:
-        grades = pairs.grades()
-        return (grades,) * 4, 0, {"CLASSES": False, "OWN": 0}
+        return (pairs.grades(),) * 4, (False, 0, 0)
     left, right = (t.contiguous() for t in pairs.classes)
     if isinstance(pairs.own, torch.Tensor):
-        return (left, left, right, pairs.own.contiguous()), 0, {"CLASSES": True, "OWN": 2}
-    known = {"CLASSES": True, "OWN": 0 if pairs.own is None else 1}
-    return (left, left, right, left), pairs.own or 0, known
+        return (left, left, right, pairs.own.contiguous()), (True, 2, 0)
+    return (left, left, right, left), (True, 0 if pairs.own is None else 1, pairs.own or 0)
 
 
 def _count_grades(grades: torch.Tensor, levels: int) -> torch.Tensor:
@@ -46,54 +45,81 @@ def _count_grades(grades: torch.Tensor, levels: int) -> torch.Tensor:
     return sizes.scatter_add_(1, grades.long(), ones)[:, :levels].contiguous()
 
 
-def judge(products: torch.Tensor, pairs: Pairs, setting: Setting, judged: Judged) -> None:
-    rows, columns = products.shape
-    bins, levels, scale = setting.bins, setting.levels, setting.scale
-    if not rows:
-        return
-    graded = setting.gains is not None
-    graders, offset, grading = _list_pairs(pairs)
-    gains = census = graders[0]
-    if setting.gains is not None:
-        gains, census = setting.gains, _count_grades(graders[0], levels)
-    places, stride = columns + 4, judged.values.stride(0)
-    table = find_table(places, products.device)
-    width = max(16, find_power(bins + 1))
-    formula = {"FORMULA": setting.formula, "NDCG": setting.formula.startswith("ndcg")}
-    outcome = (gains, census, table, judged.values, judged.slopes)
-    if rows * columns * width <= TOGETHER:
+@functools.lru_cache(4096)
+def _plan_judging(
+    rows: int,
+    columns: int,
+    stride: int,
+    facts: tuple[str, int, int, int, bool],
+    grading: tuple[bool, int, int],
+    together: int,
+) -> tuple[Launch, Launch | None, int]:
+    """(kernel, None, 0), or (kernel that counts, kernel that judges, parts that columns have)."""
+    formula, levels, bins, scale, graded = facts
+    classes, own, offset = grading
+    width, places = max(16, find_power(bins + 1)), columns + 4
+    units = bins / 2, bins / (2 * scale)
+    judging = {"FORMULA": formula, "NDCG": formula.startswith("ndcg")}
+    counting = {"CLASSES": classes, "OWN": own, "GRADED": graded}
+    if rows * columns * width <= together:
         block = max(1, 64 // width)
         sizes = {"ROWS": block, "COLUMNS": max(4, 4096 // (block * width)), "BINS": width}
-        launch(
-            tiles.judge_kernel, (divide_up(rows, block),), (products, *graders, *outcome),
-            (offset, rows, columns, stride, levels, bins, places, scale),
-            formula | grading | {"GRADED": graded} | sizes,
-        )  # fmt: skip
-        return
+        numbers = (offset, rows, columns, stride, levels, bins, places, scale, *units)
+        grid = (divide_up(rows, block),)
+        return Launch(tiles.judge_kernel, grid, numbers, judging | counting | sizes), None, 0
     programs = divide_up(rows, ROWS), 2 * divide_up(bins + 1, BINS)
     splits = divide_up(PROGRAMS, programs[0] * programs[1])
     splits = max(1, min(splits, divide_up(columns, 1024)))
     blocks = divide_up(divide_up(columns, splits), COLUMNS)
     splits = divide_up(columns, blocks * COLUMNS)
-    partial = products.new_empty(splits, rows, 2, bins + 1)
     sizes = {"EVEN": columns % 16 == 0, "ROWS": ROWS, "COLUMNS": COLUMNS, "BINS": BINS}
-    launch(
-        tiles.count_kernel, (*programs, splits), (products, *graders, gains, partial),
-        (offset, rows, columns, blocks, levels, bins, scale),
-        grading | {"GRADED": graded} | sizes,
+    count = Launch(
+        tiles.count_kernel, (*programs, splits),
+        (offset, rows, columns, blocks, levels, bins, scale, *units), counting | sizes,
     )  # fmt: skip
-    block = max(1, 32 // width)
-    sizes = {"SPLITS": min(8, find_power(splits)), "ROWS": block, "BINS": width}
-    launch(
-        tiles.value_kernel, (divide_up(rows, block),), (partial, *outcome),
-        (splits, rows, stride, levels, bins, places, scale), formula | {"GRADED": graded} | sizes,
+    sizes = {"SPLITS": min(32, find_power(splits)), "ROWS": 1, "BINS": width}
+    value = Launch(
+        tiles.value_kernel, (rows,), (splits, rows, stride, levels, bins, places, scale),
+        judging | {"GRADED": graded} | sizes,
     )  # fmt: skip
+    return count, value, splits
 
 
-def average(values: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """(loss, share): the mean of values[0] over the queries that values[1] marks, and 1 / them."""
-    loss, share = values.new_empty((), dtype=dtype), values.new_empty(())
-    launch(tiles.average_kernel, (1,), (values, loss, share), (values.shape[1],), {"ROWS": 1024})
+def judge(products: torch.Tensor, pairs: Pairs, setting: Setting, judged: Judged) -> None:
+    rows, columns = products.shape
+    if not rows:
+        return
+    graders, grading = _list_pairs(pairs)
+    gains = census = graders[0]
+    if setting.gains is not None:
+        gains, census = setting.gains, _count_grades(graders[0], setting.levels)
+    facts = setting.formula, setting.levels, setting.bins, setting.scale, setting.gains is not None
+    stride = judged.values.stride(0)
+    first, second, splits = _plan_judging(rows, columns, stride, facts, grading, TOGETHER)
+    outcome = (
+        gains, census, find_table(columns + 4, products.device), judged.values, judged.slopes
+    )  # fmt: skip
+    if second is None:
+        first(products, *graders, *outcome)
+        return
+    partial = products.new_empty(splits, rows, 2, setting.bins + 1)
+    first(products, *graders, gains, partial)
+    second(partial, *outcome)
+
+
+@functools.lru_cache(4096)
+def _plan_average(rows: int) -> Launch:
+    return Launch(tiles.average_kernel, (1,), (rows,), {"ROWS": 1024})
+
+
+def average(
+    values: torch.Tensor, dtype: torch.dtype, alone: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    loss = values.new_empty((), dtype=dtype)
+    if not alone and values.shape[1] <= FEW:
+        return loss, loss  # ``spread`` averages: one launch less
+    share = values.new_empty(())
+    _plan_average(values.shape[1])(values, loss, share)
     return loss, share
 
 
@@ -102,25 +128,45 @@ def turn(slopes: torch.Tensor) -> torch.Tensor:
     return slopes if slopes.numel() <= SCATTERED else reference.turn(slopes)
 
 
+@functools.lru_cache(4096)
+def _plan_spreading(
+    rows: int,
+    columns: int,
+    facts: tuple[int, int, int, bool],
+    grading: tuple[bool, int, int],
+    symmetric: bool,
+    turned: bool,
+    averaged: bool,
+) -> Launch:
+    levels, bins, scale, graded = facts
+    classes, own, offset = grading
+    constants = {
+        "CLASSES": classes, "OWN": own, "GRADED": graded, "SYMMETRIC": symmetric,
+        "TURNED": turned, "AVERAGED": averaged, "EVEN": columns % 16 == 0,
+        "ROWS": 4, "COLUMNS": 256,
+    }  # fmt: skip
+    numbers = (offset, rows, columns, levels, bins, scale, bins / 2, bins / (2 * scale))
+    grid = divide_up(rows, 4), divide_up(columns, 256)
+    return Launch(tiles.spread_kernel, grid, numbers, constants)
+
+
 def spread(
     products: torch.Tensor,
     pairs: Pairs,
     setting: Setting,
-    slopes: torch.Tensor,
+    judged: Judged,
     both: torch.Tensor | None,
+    loss: torch.Tensor,
     share: torch.Tensor,
 ) -> None:
     rows, columns = products.shape
-    if not products.numel():
+    if not rows or not columns:
         return
-    graders, offset, grading = _list_pairs(pairs)
+    graders, grading = _list_pairs(pairs)
     gains = graders[0] if setting.gains is None else setting.gains
-    other = slopes if both is None else both
-    by_column, by_cell = (2 * setting.bins, 1) if other.ndim == 3 else (1, columns)
-    launch(
-        tiles.spread_kernel, (divide_up(rows, 4), divide_up(columns, 256)),
-        (products, *graders, gains, slopes, other, share),
-        (offset, rows, columns, setting.levels, setting.bins, setting.scale, by_column, by_cell),
-        grading | {"GRADED": setting.gains is not None, "SYMMETRIC": both is not None,
-                   "EVEN": columns % 16 == 0, "ROWS": 4, "COLUMNS": 256},
-    )  # fmt: skip
+    other = judged.slopes if both is None else both
+    facts = setting.levels, setting.bins, setting.scale, setting.gains is not None
+    launch = _plan_spreading(
+        rows, columns, facts, grading, both is not None, other.ndim == 2, share is not loss
+    )
+    launch(products, *graders, gains, judged.slopes, other, judged.values, loss, share)

@@ -1,22 +1,20 @@
 """How a kernel is launched: on the device of its tensors, and soon.
 
-What runs on the host here is plain Python: ``triton.cdiv`` and its like may also be called in a
-kernel, and take microseconds to find out that they are not.
+What runs on the host is plain Python: ``triton.cdiv`` and its like may also be called in a kernel,
+and take microseconds to find out that they are not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 import triton
 
-# since then a compiled kernel is called with all arguments of its function
-DIRECT = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 3)
+# versions whose compiled kernels are called as below; others go by Triton's own way
+DIRECT = (3, 3) <= tuple(int(part) for part in triton.__version__.split(".")[:2]) <= (3, 6)
 WARPS = 4
-_compiled: dict[tuple[Any, ...], Any] = {}
 
 
 def on_device(x: torch.Tensor) -> AbstractContextManager[Any]:
@@ -35,33 +33,44 @@ def find_power(number: int) -> int:
     return 1 << max(0, number - 1).bit_length()
 
 
-def launch(
-    kernel: Any,
-    grid: tuple[int, ...],
-    tensors: Sequence[torch.Tensor],
-    numbers: tuple[int, ...],
-    constants: dict[str, Any],
-) -> None:
-    """Launch a kernel whose arguments are tensors, then whole numbers, then constants by name.
+class Launch:
+    """A kernel with its grid, numbers and constants: call it with tensors, again and again.
 
-    Triton looks at all arguments to find which of its compiled kernels they belong to, and that
-    takes twice as long as the launch. Numbers make no difference here (the kernel must name them
-    in ``do_not_specialize``), so the compiled kernel is kept by what is left: constants, dtypes
-    and device. Tensors that do not start at a multiple of 16 bytes, and numbers past 32 bits, are
-    rare and go the long way.
+    The kernel's arguments are tensors, then ``numbers``, then ``constants`` by name. Triton looks
+    at all of them to find which of its compiled kernels is meant, and that takes several times as
+    long as the launch. The same numbers and constants mean the same kernel, so it is kept, by
+    device and dtypes. A tensor that does not start at a multiple of 16 bytes goes the long way.
     """
-    pointers = [t.data_ptr() for t in tensors]
-    marks = 0
-    for pointer in pointers:
-        marks |= pointer
-    usual = DIRECT and not marks & 15 and max(numbers) < 1 << 31
-    fixed = tuple(constants.values())
-    key = (kernel, tensors[0].device.index, fixed, *[t.dtype for t in tensors])
-    compiled = _compiled.get(key) if usual else None
-    with on_device(tensors[0]):
-        if compiled is not None:
-            compiled[(*grid, 1, 1)[:3]](*pointers, *numbers, *fixed)
+
+    def __init__(
+        self,
+        kernel: Any,
+        grid: tuple[int, ...],
+        numbers: tuple[int | float, ...],
+        constants: dict[str, Any],
+    ) -> None:
+        self.kernel, self.numbers, self.constants = kernel, numbers, constants
+        self.grid = (*grid, 1, 1)[:3]
+        self.rest = (*numbers, *constants.values())
+        self.compiled: dict[Any, Any] = {}
+
+    def __call__(self, *tensors: torch.Tensor) -> None:
+        pointers = [t.data_ptr() for t in tensors]
+        marks = 0
+        for pointer in pointers:
+            marks |= pointer
+        device = tensors[0].get_device()
+        key = (device, *[t.dtype for t in tensors])
+        compiled = None if marks & 15 else self.compiled.get(key)
+        if compiled is not None and torch.cuda.current_device() == device:
+            compiled.run(
+                *self.grid, torch._C._cuda_getCurrentRawStream(device), compiled.function,
+                compiled.packed_metadata, None, None, None, *pointers, *self.rest,
+            )  # fmt: skip
             return
-        compiled = kernel[grid](*tensors, *numbers, **constants, num_warps=WARPS)
-    if usual:
-        _compiled[key] = compiled
+        with on_device(tensors[0]):
+            compiled = self.kernel[self.grid](
+                *tensors, *self.numbers, **self.constants, num_warps=WARPS
+            )
+        if DIRECT and not marks & 15:
+            self.compiled[key] = compiled

@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from rankbits.kernels.cuda.launch import find_power, launch
+from rankbits.kernels.cuda.launch import Launch, find_power
 
 
 @triton.jit(do_not_specialize=["dim"])
@@ -72,13 +72,14 @@ def scale_backward(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 
 def _run(kernel: Any, *tensors: torch.Tensor) -> None:
-    """One program a row."""
     count, dim = tensors[0].shape
     if count:
-        launch(kernel, (count,), tensors, (dim,), _list_constants(dim, tensors[0].dtype))
+        _plan(kernel, count, dim, tensors[0].dtype)(*tensors)
 
 
-@functools.cache
-def _list_constants(dim: int, dtype: torch.dtype) -> dict[str, Any]:
+@functools.lru_cache(4096)
+def _plan(kernel: Any, count: int, dim: int, dtype: torch.dtype) -> Launch:
+    """One program a row."""
     width = min(1024, max(128, find_power(dim)))
-    return {"TINY": torch.finfo(dtype).tiny ** 0.5, "EVEN": dim % 16 == 0, "DIM": width}
+    constants = {"TINY": torch.finfo(dtype).tiny ** 0.5, "EVEN": dim % 16 == 0, "DIM": width}
+    return Launch(kernel, (count,), (dim,), constants)

@@ -18,7 +18,7 @@ from rankbits.kernels.cuda.quality import finish_rows
 
 UNSEEN = (  # whole numbers that make no difference to the code of a kernel
     "offset", "rows", "columns", "stride", "levels", "bins", "places", "blocks", "splits", "scale",
-    "by_column", "by_cell",
+    "half", "ratio",
 )  # fmt: skip
 
 
@@ -45,10 +45,14 @@ def _grade(
 
 
 @triton.jit
-def _find_units(bins, scale, dtype: tl.constexpr):
-    """(half, ratio, top): t = half - ratio p, between 0 and top."""
-    top = bins.to(tl.float64)
-    return (top / 2).to(dtype), (top / (2 * scale.to(tl.float64))).to(dtype), top.to(dtype)
+def _find_units(half, ratio, bins, scale, dtype: tl.constexpr):
+    """(half, ratio, top): t = half - ratio p, between 0 and top. Numbers that a kernel is given
+    are float32, so for float64 they are made again."""
+    if dtype == tl.float64:
+        wide = bins.to(tl.float64)
+        half = wide / 2
+        ratio = wide / (2 * scale.to(tl.float64))
+    return half, ratio, bins.to(dtype)
 
 
 @triton.jit
@@ -60,14 +64,14 @@ def _find_places(p, half, ratio, top):
 @triton.jit(do_not_specialize=UNSEEN)
 def judge_kernel(
     products, grades, left, right, own, gains, census, table, values, slopes, offset, rows, columns,
-    stride, levels, bins, places, scale,
+    stride, levels, bins, places, scale, half, ratio,
     FORMULA: tl.constexpr, NDCG: tl.constexpr, CLASSES: tl.constexpr, OWN: tl.constexpr,
     GRADED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BINS: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     level = tl.arange(0, BINS)
     dtype: tl.constexpr = products.dtype.element_ty
-    half, ratio, top = _find_units(bins, scale, dtype)
+    half, ratio, top = _find_units(half, ratio, bins, scale, dtype)
     centre = level.to(dtype)[None, None, :]
     total0 = tl.zeros((ROWS, COLUMNS, BINS), dtype)
     total1 = tl.zeros((ROWS, COLUMNS, BINS), dtype)
@@ -99,7 +103,7 @@ def judge_kernel(
 @triton.jit(do_not_specialize=UNSEEN)
 def count_kernel(
     products, grades, left, right, own, gains, partial, offset, rows, columns, blocks, levels,
-    bins, scale, CLASSES: tl.constexpr, OWN: tl.constexpr, GRADED: tl.constexpr,
+    bins, scale, half, ratio, CLASSES: tl.constexpr, OWN: tl.constexpr, GRADED: tl.constexpr,
     EVEN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BINS: tl.constexpr,
 ):  # fmt: skip
     if EVEN:  # the compiler may then load several columns at once
@@ -111,7 +115,7 @@ def count_kernel(
     first = tl.program_id(2) * blocks * COLUMNS
     last = tl.minimum(first + blocks * COLUMNS, columns)
     dtype: tl.constexpr = products.dtype.element_ty
-    half, ratio, top = _find_units(bins, scale, dtype)
+    half, ratio, top = _find_units(half, ratio, bins, scale, dtype)
     centre = level.to(dtype)[None, None, :]
     total = tl.zeros((ROWS, COLUMNS, BINS), dtype)
     for start in range(first, last, COLUMNS):
@@ -157,8 +161,9 @@ def value_kernel(
     )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=UNSEEN)
-def average_kernel(values, loss, share, rows, ROWS: tl.constexpr):
+@triton.jit
+def _average(values, rows, ROWS: tl.constexpr):
+    """(loss, share) of all queries."""
     total = tl.zeros((ROWS,), tl.float64)
     queries = tl.zeros((ROWS,), tl.float64)
     for start in range(0, rows, ROWS):
@@ -166,16 +171,23 @@ def average_kernel(values, loss, share, rows, ROWS: tl.constexpr):
         total += tl.load(values + row, mask=row < rows, other=0.0)
         queries += tl.load(values + rows + row, mask=row < rows, other=0.0)
     part = 1 / tl.maximum(tl.sum(queries, axis=0), 1.0)
-    tl.store(loss, tl.sum(total, axis=0) * part)
+    return tl.sum(total, axis=0) * part, part
+
+
+@triton.jit(do_not_specialize=UNSEEN)
+def average_kernel(values, loss, share, rows, ROWS: tl.constexpr):
+    mean, part = _average(values, rows, ROWS)
+    tl.store(loss, mean)
     tl.store(share, part)
 
 
 @triton.jit(do_not_specialize=UNSEEN)
 def spread_kernel(
-    products, grades, left, right, own, gains, slopes, both, share, offset, rows, columns, levels,
-    bins, scale, by_column, by_cell,
+    products, grades, left, right, own, gains, slopes, both, values, loss, share, offset, rows,
+    columns, levels, bins, scale, half, ratio,
     CLASSES: tl.constexpr, OWN: tl.constexpr, GRADED: tl.constexpr, SYMMETRIC: tl.constexpr,
-    EVEN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    TURNED: tl.constexpr, AVERAGED: tl.constexpr, EVEN: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     if EVEN:
         columns = columns // 16 * 16
@@ -185,19 +197,30 @@ def spread_kernel(
     at = row.to(tl.int64)[:, None] * columns + column[None, :]
     p = tl.load(products + at, mask=inside, other=0.0)
     g = _grade(grades, left, right, own, offset, row, column, rows, columns, columns, CLASSES, OWN)
-    half, ratio, top = _find_units(bins, scale, p.dtype)
+    half, ratio, top = _find_units(half, ratio, bins, scale, p.dtype)
     low = _find_places(p, half, ratio, top).to(tl.int32)
     low = tl.maximum(tl.minimum(low, bins - 1), 0)
     counted = inside & (g < levels)
     cell = low if GRADED else g * bins + low
     mine = slopes + row.to(tl.int64)[:, None] * (2 * bins) + cell
-    theirs = both + cell.to(tl.int64) * by_cell + column.to(tl.int64)[None, :] * by_column
+    if TURNED:  # cell by cell
+        theirs = both + cell.to(tl.int64) * columns + column[None, :]
+        further = bins.to(tl.int64) * columns
+    else:
+        theirs = both + column[None, :] * (2 * bins) + cell
+        further = bins.to(tl.int64)
     slope = tl.load(mine, mask=counted, other=0.0)
     if SYMMETRIC:
         slope += tl.load(theirs, mask=counted, other=0.0)
     if GRADED:
         gained = tl.load(mine + bins, mask=counted, other=0.0)
         if SYMMETRIC:
-            gained += tl.load(theirs + bins.to(tl.int64) * by_cell, mask=counted, other=0.0)
+            gained += tl.load(theirs + further, mask=counted, other=0.0)
         slope += gained * tl.load(gains + g, mask=counted, other=0.0).to(p.dtype)
-    tl.store(products + at, slope * tl.load(share).to(p.dtype), mask=inside)
+    if AVERAGED:
+        part = tl.load(share)
+    else:
+        mean, part = _average(values, rows, 512)
+        if (tl.program_id(0) == 0) & (tl.program_id(1) == 0):
+            tl.store(loss, mean)
+    tl.store(products + at, slope * part.to(p.dtype), mask=inside)

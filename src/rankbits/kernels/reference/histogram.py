@@ -38,8 +38,13 @@ def judge(products: torch.Tensor, pairs: Pairs, setting: Setting, judged: Judged
     judged.slopes.copy_((slopes[:, :, 1:] - slopes[:, :, :-1]) * setting.unit)
 
 
-def average(values: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """(loss, share): the mean of values[0] over the queries that values[1] marks, and 1 / them."""
+def average(
+    values: torch.Tensor, dtype: torch.dtype, alone: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(loss, share): the mean of values[0] over the queries that values[1] marks, and 1 / them.
+
+    Unless ``alone``, all queries are spread in one tile, and a backend may leave both to that.
+    """
     total, queries = values.sum(dim=1)
     share = 1 / queries.clamp(min=1)
     return (total * share).to(dtype), share
@@ -54,17 +59,18 @@ def spread(
     products: torch.Tensor,
     pairs: Pairs,
     setting: Setting,
-    slopes: torch.Tensor,
+    judged: Judged,
     both: torch.Tensor | None,
+    loss: torch.Tensor,
     share: torch.Tensor,
 ) -> None:
     """Replace products by derivatives: slopes[i, g, floor(t)] + both[(g, floor(t)), j], times
-    ``share``; 0 for skipped pairs."""
+    ``share``; 0 for skipped pairs. ``loss`` and ``share`` are what ``average`` returned."""
     bins, grades = setting.bins, pairs.grades()
     low = _find_places(products, setting).floor().clamp(max=bins - 1).long()
     counted = grades < setting.levels
     cell = torch.where(counted, grades, 0).long() * bins + low
-    total = slopes.flatten(1).gather(1, cell)
+    total = judged.slopes.flatten(1).gather(1, cell)
     if both is not None:
         total = total + both.gather(0, cell)
     products.copy_(torch.where(counted, total, 0) * share)
