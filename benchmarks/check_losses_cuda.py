@@ -130,11 +130,11 @@ def check_compiled(name: str) -> dict[str, Any]:
     def step(rows: torch.Tensor) -> torch.Tensor:
         return LOSSES[name](layer(rows).relu(), **options)
 
-    found = []
+    outcomes = []
     for run in (step, torch.compile(step, backend="eager")):
         value = run(x)
-        found.append([value.detach(), torch.autograd.grad(value, layer.weight)[0]])
-    right = all(torch.allclose(a, b) for a, b in zip(*found, strict=True))
+        outcomes.append([value.detach(), torch.autograd.grad(value, layer.weight)[0]])
+    right = all(torch.allclose(a, b) for a, b in zip(*outcomes, strict=True))
     return {"loss": name, "compiled": True, "right": right}
 
 
@@ -177,7 +177,7 @@ def time_host(m: int) -> dict[str, float]:
         "torch op": lambda: torch.tanh(small),
         "torch mm": lambda: torch.mm(small, small.T),
     }
-    found = {}
+    outcomes = {}
     for name, run in runs.items():
         for _ in range(20):
             run()
@@ -185,9 +185,9 @@ def time_host(m: int) -> dict[str, float]:
         begin = time.perf_counter()
         for _ in range(200):
             run()
-        found[name] = (time.perf_counter() - begin) / 200 * 1e6
+        outcomes[name] = (time.perf_counter() - begin) / 200 * 1e6
         torch.cuda.synchronize()
-    return found
+    return outcomes
 
 
 def main() -> None:

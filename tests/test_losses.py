@@ -301,13 +301,13 @@ def test_backends_agree_where_bins_are_empty_or_next_to_it(form, name, monkeypat
     signs = torch.randn(24, 6, generator=draw, dtype=torch.float64).sign()
     scale = torch.tensor([1.5, 4, 9, 40], dtype=torch.float64)[torch.arange(24) % 4]
     labels = torch.randint(0, 3, (24,), generator=draw)
-    found = []
+    outcomes = []
     for backend in ("reference", "cpu"):
         monkeypatch.setenv("RANKBITS_BACKEND", backend)
         x = (scale[:, None] * signs).requires_grad_()
         value = getattr(losses, f"tie_aware_{name}_loss")(x, labels, form)
-        found.append((value.detach(), *torch.autograd.grad(value, x)))
-    for a, b in zip(*found, strict=True):
+        outcomes.append((value.detach(), *torch.autograd.grad(value, x)))
+    for a, b in zip(*outcomes, strict=True):
         assert torch.isfinite(a).all()
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-9)
 

@@ -106,9 +106,9 @@ def test_a_compiled_network_gets_the_same_gradient(loss):
     def step(rows):
         return loss(layer(rows).relu(), labels=labels)
 
-    found = []
+    outcomes = []
     for run in (step, torch.compile(step, backend="eager")):
         value = run(x)
-        found.append([value.detach(), torch.autograd.grad(value, layer.weight)[0]])
-    for a, b in zip(*found, strict=True):
+        outcomes.append([value.detach(), torch.autograd.grad(value, layer.weight)[0]])
+    for a, b in zip(*outcomes, strict=True):
         torch.testing.assert_close(a, b)
