@@ -50,6 +50,8 @@ class FastAP(torch.nn.Module):
     FastAP(bins=4)
     """
 
+    takes_database = True  # what the trainer may ask: losses/protocol.py
+
     def __init__(self, bins: int = 10) -> None:
         super().__init__()
         self.bins = _check.whole("bins", bins, 1)

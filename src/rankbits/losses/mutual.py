@@ -48,6 +48,8 @@ class MIHash(torch.nn.Module):
     MIHash(alpha=1.0, bins=16)
     """
 
+    takes_alpha = takes_database = True  # what the trainer may ask: losses/protocol.py
+
     def __init__(self, alpha: float = 1.0, bins: int | None = None) -> None:
         super().__init__()
         self.alpha = _check.number("alpha", alpha)

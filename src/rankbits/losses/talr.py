@@ -101,6 +101,8 @@ def find_code_loss(
 
 
 class _TieAware(torch.nn.Module):
+    takes_alpha = takes_database = True  # what the trainer may ask: losses/protocol.py
+
     def __init__(self, form: str = "simple", alpha: float = 1.0, bins: int | None = None) -> None:
         super().__init__()
         self.form = _check.choice("form", form, FORMS)
