@@ -84,7 +84,7 @@ def test_codes_rebuild_rows_and_more_bits_rebuild_more(bits, group):
     codes = quantizer.encode(X)
     assert codes.bits == bits and len(codes) == 500
     error = float(np.square(UNIT - quantizer.decode(codes)).sum(axis=1).mean())
-    assert error <= 1.6 * quantizer.objective_  # encoding finds nearly what fit found
+    assert error <= 1.6 * quantizer.objective_ + 0.001  # encoding finds nearly what fit found
     fewer = rb.Reconstruction(max(4, bits // 2), group=group, rounds=6, tries=2).fit(X)
     assert error < fewer.objective_
     np.testing.assert_array_equal(quantizer.transform(X) > 0, codes.signs() > 0)

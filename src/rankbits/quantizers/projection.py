@@ -25,7 +25,8 @@ class Projection(Quantizer):
     ``objective="pca"``: principal components, then the rotation that loses least (H2Q's fast
     solver); more bits than directions in which the rows vary are a tight frame of these.
     ``objective="neighbours"``: from there, the maps themselves are trained so that Hamming distance
-    ranks each row's own nearest neighbours first, by tie-aware NDCG with affinities 1, 2, 5, 10 for the 5, 1, 0.2 and 0.1 % nearest
+    ranks each row's own nearest neighbours first, by tie-aware NDCG with affinities 1, 2, 5, 10 for
+    the 5, 1, 0.2 and 0.1 % nearest
     (TALR's label-free setting).
 
     ``fit`` reads the rows in chunks, so a memory-mapped file of millions will do; ``partial_fit``
