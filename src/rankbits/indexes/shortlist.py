@@ -1,4 +1,4 @@
-"""A shortlist by Hamming distance, put in order by the floats of the questions.
+"""A shortlist, by Hamming distance or by weights, put in order by the floats of the questions.
 
 It needs nothing but the codes of the ids that were found, so that every engine gives the same order
 for the same shortlist.
