@@ -353,18 +353,26 @@ def test_ties_come_by_order_of_insertion_and_k_may_pass_the_end(with_decoder):
 
 
 def test_lengths_are_computed_once_for_a_segment(asked, monkeypatch):
-    """After the first search only those of listed codes are computed, to put them in order."""
     index, questions, _, _ = asked
     index.search(questions, 3)
-    counts, compute = [], cpu.lengths
+    calls, compute = [], cpu.lengths
 
-    def count(atoms, centre, database):
-        counts.append(database.shape[1])
-        return compute(atoms, centre, database)
+    def count(*state):
+        calls.append(state)
+        return compute(*state)
 
     monkeypatch.setattr(cpu, "lengths", count)
     index.search(questions, 3)
-    assert counts == ([len(questions) * choose_width(3)] if questions.decoder else [])
+    index.search(questions, 3, among=range(100, 120))
+    assert not calls
+    if questions.decoder is not None:
+        other = Questions(
+            questions.weights,
+            decoder=Decoder(2 * questions.decoder.atoms, questions.decoder.centre),
+            vectors=questions.vectors,
+        )
+        index.search(other, 3)
+        assert calls
 
 
 def test_many_threads_ask_while_one_adds():

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -129,11 +130,12 @@ class HammingIndex(Index):
         state = self._now()
         if shortlist is None and questions.decoder is None:
             return self._scan(state, lay_out(questions, precision), k, among)
-        if shortlist is None:  # decode what the weights find near
-            near = self._scan(state, lay_out(questions, precision), choose_width(k), among)
-        else:
+        if shortlist is not None:
             near = self._scan(state, questions.codes(), shortlist, among)
-        return order_shortlist(questions, near.ids, state.codes, k)
+            return order_shortlist(questions, near.ids, state.codes, k)
+        near = self._scan(state, lay_out(questions, precision), choose_width(k), among)
+        lengths_of = partial(state.inverse_lengths, questions.decoder)  # the scan has made them
+        return order_shortlist(questions, near.ids, state.codes, k, lengths_of)
 
     def _scan(self, state: Snapshot, queries: Codes | LaidOut, k: int, among: Any) -> Results:
         allowed = self._candidates(state, among, len(queries))

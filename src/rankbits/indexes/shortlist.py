@@ -24,10 +24,15 @@ def choose_width(k: int) -> int:
 
 
 def order_shortlist(
-    questions: Questions, ids: np.ndarray, codes_of: Callable[[Any], Codes], k: int
+    questions: Questions,
+    ids: np.ndarray,
+    codes_of: Callable[[Any], Codes],
+    k: int,
+    inverses_of: Callable[[Any], np.ndarray] | None = None,
 ) -> Results:
     """The k nearest of ``ids`` (Q, S) by the definition of the distance, (Q, min(k, S)); equal
-    distances keep the order of the shortlist. ``codes_of`` gives the codes of ids (n,)."""
+    distances keep the order of the shortlist. ``codes_of`` gives the codes of ids (n,), and
+    ``inverses_of``, where lengths are at hand, 1 / those that a decoder gives them."""
     k = min(k, ids.shape[1])
     best = np.empty((len(ids), k), ids.dtype)
     distances = np.empty((len(ids), k), np.float32)
@@ -35,7 +40,9 @@ def order_shortlist(
     for start in range(0, len(ids) if k else 0, step):
         part = slice(start, start + step)
         rows = np.arange(ids[part].size).reshape(ids[part].shape)
-        far = order_rows(questions[part], codes_of(ids[part].reshape(-1)), rows)
+        wanted = ids[part].reshape(-1)
+        inverses = None if inverses_of is None else inverses_of(wanted)
+        far = order_rows(questions[part], codes_of(wanted), rows, inverses=inverses)
         order = np.argsort(far, axis=1, kind="stable")[:, :k]
         best[part] = np.take_along_axis(ids[part], order, 1)
         distances[part] = np.take_along_axis(far, order, 1)
