@@ -128,11 +128,11 @@ class HammingIndex(Index):
         self, questions: Questions, k: int, among: Any, precision: str, shortlist: int | None
     ) -> Results:
         state = self._now()
-        if shortlist is None and questions.decoder is None:
-            return self._scan(state, lay_out(questions, precision), k, among)
         if shortlist is not None:
             near = self._scan(state, questions.codes(), shortlist, among)
             return order_shortlist(questions, near.ids, state.codes, k)
+        if questions.decoder is None:
+            return self._scan(state, lay_out(questions, precision), k, among)
         near = self._scan(state, lay_out(questions, precision), choose_width(k), among)
         lengths_of = partial(state.inverse_lengths, questions.decoder)  # the scan has made them
         return order_shortlist(questions, near.ids, state.codes, k, lengths_of)

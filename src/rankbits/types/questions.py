@@ -93,14 +93,14 @@ class Decoder:
         products = np.rint(rows / steps) @ atoms.T * (steps * atom_step)
         values, parts = self.atoms.shape[1], 8 // self.group
         places = -(-len(self.atoms) // parts)
-        whole = np.zeros((len(rows), places * parts, values))
-        whole[:, : len(self.atoms)] = products.reshape(len(rows), -1, values)
-        whole = whole.reshape(len(rows), places, parts, values)
+        padded = np.zeros((len(rows), places * parts, values))
+        padded[:, : len(self.atoms)] = products.reshape(len(rows), len(self.atoms), values)
+        by_byte = padded.reshape(len(rows), places, parts, values)
         byte = np.arange(256)
         tables = np.zeros((len(rows), places, 256))
         for part in range(parts):
             shift = 8 - self.group * (part + 1)
-            tables += whole[:, :, part, (byte >> shift) & (values - 1)]
+            tables += by_byte[:, :, part, (byte >> shift) & (values - 1)]
         return tables
 
     @cached_property
