@@ -129,7 +129,8 @@ class HammingIndex(Index):
         def find(queries: Codes | LaidOut, count: int) -> Results:
             return self._scan(state, queries, count, among)
 
-        return search_questions(questions, k, find, state.codes, precision, shortlist)
+        lengths_of = state.inverse_lengths  # the scan makes them, and the order uses them again
+        return search_questions(questions, k, find, state.codes, precision, shortlist, lengths_of)
 
     def _scan(self, state: Snapshot, queries: Codes | LaidOut, k: int, among: Any) -> Results:
         allowed = self._candidates(state, among, len(queries))
