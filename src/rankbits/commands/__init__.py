@@ -11,10 +11,10 @@ from rankbits.commands.learn import Embed, Train
 from rankbits.commands.report import Report
 from rankbits.commands.reproduce import Reproduce
 from rankbits.commands.serve import Serve
-from rankbits.commands.store import Index, Search
+from rankbits.commands.store import Index, Repair, Search
 
 COMMANDS: tuple[Any, ...] = (
-    Quickstart, Data, Train, Embed, Fit, Encode, Index, Search, Evaluate, Report, Serve,
+    Quickstart, Data, Train, Embed, Fit, Encode, Index, Search, Repair, Evaluate, Report, Serve,
     Reproduce, Completion,
 )  # fmt: skip
 

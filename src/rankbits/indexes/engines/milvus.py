@@ -13,12 +13,12 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from rankbits import _check
+from rankbits._files import refuse_write
 from rankbits.indexes import index as checks
 from rankbits.indexes.engines import lite
 from rankbits.indexes.engines.notes import read_note, write_note
 from rankbits.indexes.engines.opening import agreed_bits, first_line, plain_name
 from rankbits.indexes.engines.pending import Pending
-from rankbits.indexes.file import failing
 from rankbits.indexes.index import Index
 from rankbits.types import Codes, Results
 
@@ -170,7 +170,7 @@ class MilvusIndex(Index):
         try:
             self._pending.write(verb, self.table, keys, packed)
         except OSError as error:
-            failing(self.place, error)
+            refuse_write(self.place, error)
         try:
             self._do(verb, keys, packed)
         except BaseException:
