@@ -313,7 +313,7 @@ def test_locks_and_folders_that_refuse_are_said_in_a_sentence(tmp_path, monkeypa
             with pytest.raises(rb.Refusal, match=r"Cannot write .*new.*: Read-only file system"):
                 write()
     with monkeypatch.context() as patch:
-        patch.setattr("rankbits._files._sync_folder", fail(errno.EIO))
+        patch.setattr("rankbits._files.sync_folder", fail(errno.EIO))
         with pytest.raises(rb.Refusal, match="it is whole, the old or the new"):
             draw(3).save(tmp_path / "new.npz")
     assert rb.Codes.load(tmp_path / "new.npz") == draw(3)

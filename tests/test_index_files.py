@@ -134,7 +134,7 @@ def test_nothing_is_written_to_a_file_that_lost_its_name(tmp_path, monkeypatch):
     def fails(folder):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("rankbits._files._sync_folder", fails)
+    monkeypatch.setattr("rankbits._files.sync_folder", fails)
     with pytest.raises(rb.Refusal, match="was deleted or replaced by others: open it again"):
         index.add(codes)
     assert len(index) == 0

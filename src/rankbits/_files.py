@@ -60,7 +60,7 @@ def write_whole(
             refuse_write(path, error)
         raise
     try:
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         refuse(f"Cannot say whether {path} will last: {reason}; it is whole, the old or the new.")
@@ -117,7 +117,7 @@ def _umask() -> int:
     return mask
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)

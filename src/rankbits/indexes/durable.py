@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankbits import _check
-from rankbits._files import refuse_write, sweep_unfinished
+from rankbits._files import refuse_write, sweep_unfinished, sync_folder
 from rankbits.indexes import lock
 from rankbits.indexes.file import Header, read_body, replace_whole
 from rankbits.indexes.hamming import HammingIndex
@@ -82,6 +82,7 @@ class FileIndex(HammingIndex):
             # with the lock in hand, what a process killed while rewriting has left is nobody's
             real = Path(os.path.realpath(self.path))
             sweep_unfinished(real.parent, real.name)
+            sync_folder(real.parent)  # the file may have its name only since a moment
             contents = read_index(self.path, verify=self._verify)
             self._check_place()
             self._state, self._source = contents.state, contents.source
