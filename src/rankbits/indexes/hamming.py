@@ -162,7 +162,6 @@ class HammingIndex(Index):
 
     @property
     def has_string_ids(self) -> bool | None:
-        """Whether ids are strings; None while the index is empty and may become either."""
         return self._now().strings
 
     @property

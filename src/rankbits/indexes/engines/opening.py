@@ -36,6 +36,11 @@ def plain_name(what: str, value: Any) -> str:
     return value
 
 
+def check_writable(place: object, mode: str) -> None:
+    if mode == "r":
+        _check.refuse(f"{place} is open for reading: mode='w' writes to it.")
+
+
 def agreed_bits(place: str, found: int | None, bits: Any) -> int:
     """The bits of what was opened: those it has, or those asked for where it is new."""
     if bits is not None and _check.whole("bits", bits, 1) > MOST_BITS:
