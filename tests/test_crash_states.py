@@ -224,9 +224,8 @@ def explore_rot(folder, seed, count):
             # nothing tells that the last record was acknowledged once its mark is gone with it
             lost_end = at // SECTOR * SECTOR + SECTOR >= len(whole)
             assert state == life.states[-1] or lost_end, "damage passed for an unfinished end"
-            told["its end lost"] += state != life.states[-1]
             assert state in life.states
-            told["unharmed"] += 1
+            told["unharmed" if state == life.states[-1] else "its end lost"] += 1
         except rb.Refusal:
             told["refused"] += 1
             assert (rotten / "i").read_bytes() == data

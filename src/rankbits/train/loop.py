@@ -21,6 +21,7 @@ from rankbits.train.advice import Advisor
 from rankbits.train.checkpoints import (
     CHECKPOINT,
     WEIGHTS,
+    fingerprint_data,
     load_checkpoint,
     load_tensors,
     put,
@@ -288,6 +289,7 @@ class Trainer:
         run = self.run
         if run.folder is not None and self.leads:
             facts = {"scaler": self.scaler.state_dict(), "config": self.config.facts()}
+            facts["data"] = fingerprint_data(self.train, self.held)
             save_checkpoint(run.folder, self.model, self.loss, self.optimiser, run.progress, facts)
 
     def _resume(self) -> None:
@@ -296,6 +298,8 @@ class Trainer:
         if folder is not None and (folder / CHECKPOINT).is_file():
             progress, facts = load_checkpoint(folder, self.model, self.loss, self.optimiser)
             self.config.refuse_other(facts["config"], folder)
+            if facts.get("data", data := fingerprint_data(self.train, self.held)) != data:
+                _check.refuse(f"{folder} was trained on other data; give those, or another folder.")
             # an epoch that was asked for later; one that patience ended stays ended
             more = progress.step < self.steps and not self.config.patience
             progress.finished = progress.finished and not more

@@ -177,7 +177,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
     try:
         facts = json.loads(path.read_text("utf-8"))
         return {name: facts[name] for name in ("config", "inputs", "class_names")}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         _check.refuse(f"{path} is damaged or not a run's description.")
 
 
