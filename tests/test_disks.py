@@ -303,6 +303,10 @@ def test_locks_and_folders_that_refuse_are_said_in_a_sentence(tmp_path, monkeypa
         with pytest.raises(rb.Refusal, match=r"Cannot lock .*: No locks available"):
             FileIndex(path)
     with monkeypatch.context() as patch:
+        patch.setattr(lock, "fcntl", None)
+        with pytest.raises(rb.Refusal, match="needs a system with file locks"):
+            FileIndex(path)
+    with monkeypatch.context() as patch:
         patch.setattr("tempfile.mkstemp", fail(errno.EROFS))
         for write in (
             lambda: FileIndex(tmp_path / "new", 64),

@@ -28,7 +28,6 @@ INDEX = rb.HammingIndex(4).add(rb.pack(X))
         ("onnx", lambda path: rb.Sign().fit(X).to_onnx("x.onnx"), "to_onnx needs the package onnx"),
         ("pandas", lambda path: rb.Report({}, "", 0, 0).to_frame(), "to_frame needs the package"),
         ("PIL", lambda path: _pixels("a.png", b""), "Images need Pillow"),
-        ("fcntl", lambda path: rb.open_index(f"{path}.index", 4), "a system with file locks"),
     ],
 )
 def test_is_named_in_one_sentence(monkeypatch, tmp_path, package, call, sentence):

@@ -49,7 +49,7 @@ def train_frozen(
     reads = body.reads
     if folder is not None:
         writers = {BODY: partial(save_body, body=body), QUANTIZER: quantizer.save}
-        write_encoder(folder, writers, reads, examples.class_names)
+        write_encoder(folder, writers, reads, examples.class_names)  # type: ignore[arg-type]
     names = examples.class_names
     return Encoder(reads, body.network, quantizer, body.view, names, folder), held_out
 

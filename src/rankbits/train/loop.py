@@ -288,8 +288,12 @@ class Trainer:
         self.saved = time.monotonic()
         run = self.run
         if run.folder is not None and self.leads:
-            facts = {"scaler": self.scaler.state_dict(), "config": self.config.facts()}
-            facts["data"] = fingerprint_data(self.train, self.held)
+            data = fingerprint_data(self.train, self.held)
+            facts = {
+                "scaler": self.scaler.state_dict(),
+                "config": self.config.facts(),
+                "data": data,
+            }
             save_checkpoint(run.folder, self.model, self.loss, self.optimiser, run.progress, facts)
 
     def _resume(self) -> None:

@@ -63,7 +63,7 @@ class MilvusIndex(Index):
         self._file = None if "://" in self.place else Path(self.place)
         self._pending = None if self._file is None else Pending(self._file)
         self._one, self._closed, self._exists, self._text = threading.RLock(), False, False, False
-        if mode == "w" and self._file is not None and not self._file.exists():
+        if mode == "w" and self._file is not None and self._pending and not self._file.exists():
             agreed_bits(f"{self.place}, collection {self.table}", None, bits)  # before it is made
             self._pending.forget()  # of a file that somebody has deleted
         self._client = lite.connected(self.place, self._file, mode, SECONDS)
