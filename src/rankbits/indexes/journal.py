@@ -34,7 +34,6 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
@@ -113,31 +112,39 @@ def parse_head(data: bytes) -> Head | None:
     return head if known and head.verb in VERBS.values() else None
 
 
-def read_journal(source: IO[bytes], header: Header, path: str | os.PathLike[str]) -> Journal:
-    """All records up to an unfinished end; damage in the middle is refused."""
-    size, journal = os.fstat(source.fileno()).st_size, Journal(header.end)
-    while journal.end < size:
-        source.seek(journal.end)
-        start = source.read(ALIGN)
-        head = parse_head(start)
-        payload = b"" if head is None else source.read(min(size, head.size) - ALIGN)
-        if head is None or not follows(head, journal) or not is_whole(head, payload):
-            rest = start + payload + source.read(max(0, size - source.tell()))
-            if find_kept(rest, journal):
-                refuse_damaged(
-                    path,
-                    f"record {journal.number + 1} of its journal, at byte {journal.end:,}, cannot "
-                    "be read, and acknowledged ones follow it or it was itself acknowledged",
-                    repair=True,
+def read_journal(data: bytes, header: Header) -> tuple[Journal, list[str]]:
+    """The whole records in ``data``, what follows the body, and the names of those that are missing
+    between them or were acknowledged and are not whole."""
+    journal, at, missing = Journal(header.end), 0, []
+    while at < len(data):
+        head = parse_head(data[at : at + ALIGN])
+        rest = data[at + ALIGN : at + head.size] if head is not None else b""
+        if head is not None and follows(head, journal) and is_whole(head, rest):
+            at += head.size
+            journal.end, journal.number = header.end + at, head.number or journal.number + 1
+            journal.kept = not head.number or rest[-len(WRITTEN) :] == kept_mark(head.salt)
+            journal.salt = head.salt if head.number else journal.salt
+            try:
+                journal.records.append(_parse(head, rest, header.bits))
+            except ValueError:
+                missing.append(
+                    f"record {journal.number} of the journal, before byte {journal.end:,}"
                 )
+            continue
+        later = ((step, head) for step, head in find_heads(data[at:], journal)
+                 if is_whole(head, data[at + step + ALIGN : at + step + head.size]))  # fmt: skip
+        step, head = next(later, (0, None))
+        start = header.end + at
+        if head is None:
+            if find_kept(data[at:], journal):
+                missing.append(f"the journal from byte {start:,} on")
             break
-        try:
-            take(head, payload, journal, header.bits)
-        except (ValueError, struct.error):
-            refuse_damaged(
-                path, f"the journal's record at byte {journal.end:,} says what nobody wrote"
-            )
-    return journal
+        first, last = journal.number + 1, max(journal.number, head.number - 1)
+        names = f"record {first}" if last <= first else f"records {first} to {last}"
+        journal.number = last
+        missing.append(f"{names} of the journal, bytes {start:,} to {start + step - 1:,}")
+        at += step
+    return journal, missing
 
 
 def follows(head: Head, journal: Journal) -> bool:
@@ -151,15 +158,6 @@ def is_whole(head: Head, rest: bytes | memoryview) -> bool:
     """Whether ``rest``, what comes after the head, begins with all of the head's payload."""
     whole = len(rest) >= head.size - ALIGN
     return whole and zlib.crc32(memoryview(rest)[: head.length]) == head.crc
-
-
-def take(head: Head, rest: bytes, journal: Journal, bits: int) -> None:
-    """Put a whole record at the end of the journal."""
-    journal.records.append(_parse(head.verb, memoryview(rest)[: head.length], bits))
-    journal.end += head.size
-    journal.number = head.number or journal.number + 1
-    journal.kept = not head.number or rest[-len(WRITTEN) :] == kept_mark(head.salt)
-    journal.salt = head.salt if head.number else journal.salt
 
 
 def find_heads(rest: bytes, journal: Journal) -> Iterator[tuple[int, Head]]:
@@ -186,7 +184,10 @@ def find_kept(rest: bytes, journal: Journal) -> bool:
     return bool((blocks[:, 3] == mark).any())
 
 
-def _parse(verb: int, payload: memoryview, bits: int) -> Record:
+def _parse(head: Head, rest: bytes, bits: int) -> Record:
+    verb, payload = head.verb, memoryview(rest)[: head.length]
+    if len(payload) < FACTS.size:
+        raise ValueError
     kind, zero, rows, first, text = FACTS.unpack_from(payload)
     width = (bits + 7) // 8 if verb == VERBS["add"] else 0
     if kind > STRINGS or zero or rows == 0 or (text and kind != STRINGS) or (first and kind):
@@ -260,9 +261,14 @@ def read_index(path: str | os.PathLike[str], *, verify: bool = True) -> Contents
     try:
         with open(path, "rb") as source:
             body = read_body(source, path, verify=verify, mapped=not verify)
-            journal = read_journal(source, body.header, path)
+            # what is there now; a writer may be at work behind it
+            size = os.fstat(source.fileno()).st_size - body.header.end
+            source.seek(body.header.end)
+            journal, missing = read_journal(source.read(max(0, size)), body.header)
     except OSError as error:
         _check.refuse(f"Cannot read {path}: {os.strerror(error.errno or 0)}.")
+    if missing:
+        refuse_damaged(path, f"{missing[0]} cannot be read", repair=True)
     try:
         state = replay(body.state, journal.records)
     except ValueError:

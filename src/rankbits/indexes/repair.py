@@ -9,17 +9,8 @@ from pathlib import Path
 from typing import IO
 
 from rankbits import _check
-from rankbits.indexes.file import ALIGN, SIZE, Header, read_body, read_header, replace_whole
-from rankbits.indexes.journal import (
-    Journal,
-    find_heads,
-    find_kept,
-    follows,
-    is_whole,
-    parse_head,
-    replay,
-    take,
-)
+from rankbits.indexes.file import SIZE, read_body, read_header, replace_whole
+from rankbits.indexes.journal import read_journal, replay
 from rankbits.indexes.segments import Snapshot
 
 
@@ -69,7 +60,7 @@ def repair(
             why = str(sentence).partition(": ")[2].partition(" (rankbits")[0].rstrip(".")
             missing.append(f"all {header.rows:,} rows of the body: {why}")
         file.seek(header.end)
-        journal, gaps = read_sound_records(file.read(), header)
+        journal, gaps = read_journal(file.read(), header)
     missing += gaps
     for number, record in enumerate(journal.records, 1):
         try:
@@ -85,42 +76,3 @@ def _read_facts(file: IO[bytes], path: Path) -> Mapping[str, str]:
         return read_body(file, path, verify=False, mapped=True).state.facts
     except _check.Refusal:
         return {}
-
-
-def read_sound_records(data: bytes, header: Header) -> tuple[Journal, list[str]]:
-    """All records of a journal that are whole, and sentences on what lies between them."""
-    journal, at, missing = Journal(header.end), 0, []
-    while at < len(data):
-        head = parse_head(data[at : at + ALIGN])
-        rest = data[at + ALIGN : at + head.size] if head is not None else b""
-        if head is None or not follows(head, journal) or not is_whole(head, rest):
-            step = _find_whole(data[at:], journal)
-            if step is None:
-                if find_kept(data[at:], journal):
-                    missing.append(f"the end of the journal, from byte {header.end + at:,} on")
-                break
-            first, last = header.end + at, header.end + at + step - 1
-            after = parse_head(data[at + step : at + step + ALIGN])
-            lost = range(journal.number + 1, after.number if after and after.number else 0)
-            names = f"record {lost[0]}" if len(lost) == 1 else "records"
-            if len(lost) > 1:
-                names += f" {lost[0]} to {lost[-1]}"
-            missing.append(f"{names} of the journal, bytes {first:,} to {last:,}")
-            at += step
-            journal.number = lost[-1] if lost else journal.number
-            continue
-        try:
-            take(head, rest, journal, header.bits)
-        except ValueError:
-            journal.number += 1
-            missing.append(f"record {journal.number} of the journal: it says what nobody wrote")
-        at += head.size
-    return journal, missing
-
-
-def _find_whole(data: bytes, journal: Journal) -> int | None:
-    """How far the next whole record is."""
-    for at, head in find_heads(data, journal):
-        if is_whole(head, data[at + ALIGN : at + head.size]):
-            return at
-    return None
