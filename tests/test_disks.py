@@ -216,7 +216,10 @@ def test_nothing_is_printed_when_python_ends_with_an_open_index(tmp_path):
     code = f"""
 import builtins
 from rankbits.indexes import FileIndex
-builtins.kept = FileIndex({str(tmp_path / "i")!r}, 8)  # outlives the modules
+index = FileIndex({str(tmp_path / "i")!r}, 8)
+index.remember({{"inputs": "here"}})
+builtins.kept = index, FileIndex({str(tmp_path / "i")!r}, mode="r", verify=False)
+del index  # they outlive the modules
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -77,16 +77,16 @@ def test_a_write_to_postgres_is_done_once(place, monkeypatch):
         assert other.count() == 4
         index._con = LosesReply(index._con)
         assert index.remove([0, 1, 99]) == 2
-        pieces = postgres.copied
+        pieces = postgres.lay_out_rows
 
         def lost(*given):
             parts = list(pieces(*given))
             yield parts[0]
-            monkeypatch.setattr(postgres, "copied", pieces)
+            monkeypatch.setattr(postgres, "lay_out_rows", pieces)
             end_connection(index, other)
             yield from parts[1:]
 
-        monkeypatch.setattr(postgres, "copied", lost)
+        monkeypatch.setattr(postgres, "lay_out_rows", lost)
         index.add(codes)
         assert other.count() == 6 and other.search(codes, 9).ids.max() == 7
 
@@ -149,8 +149,8 @@ def shared(request, tmp_path, monkeypatch):
     address_of("milvus", request, tmp_path)
     from rankbits.indexes.engines import lite
 
-    client = lite.connected(str(tmp_path / "codes.db"), tmp_path / "codes.db", "w", 60.0)
-    monkeypatch.setattr(lite, "connected", lambda *_: client)
+    client = lite.connect(str(tmp_path / "codes.db"), tmp_path / "codes.db", "w", 60.0)
+    monkeypatch.setattr(lite, "connect", lambda *_: client)
     monkeypatch.setattr(lite, "release", lambda *_: None)
     yield "milvus:http://a.server:19530"
     monkeypatch.undo()

@@ -82,7 +82,8 @@ class FileIndex(HammingIndex):
             # with the lock in hand, what a process killed while rewriting has left is nobody's
             real = Path(os.path.realpath(self.path))
             sweep_unfinished(real.parent, real.name)
-            sync_folder(real.parent)  # the file may have its name only since a moment
+            with contextlib.suppress(PermissionError):  # of a folder that may not be listed
+                sync_folder(real.parent)  # the file may have its name only since a moment
             contents = read_index(self.path, verify=self._verify)
             self._check_place()
             self._state, self._source = contents.state, contents.source

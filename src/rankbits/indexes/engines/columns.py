@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rankbits import _check
-from rankbits.indexes.engines.opening import plain_name
+from rankbits.indexes.engines.opening import check_name
 
 KINDS = {"b": "BOOLEAN", "i": "BIGINT", "u": "UBIGINT", "f": "DOUBLE", "U": "VARCHAR"}
 
@@ -19,7 +19,7 @@ def column_kind(values: np.ndarray) -> str:
 
 def check_column(name: str, values: Any, rows: int) -> np.ndarray:
     """The values of a column, one for each row: numbers, bools or strings of one kind."""
-    plain_name("The name of a column", name)
+    check_name("The name of a column", name)
     if name.lower() in ("id", "place") or (name[0] in "wW" and name[1:].isdigit()):
         _check.refuse(f"The column '{name}' is the index's own; name it otherwise.")
     column = np.asarray(values)

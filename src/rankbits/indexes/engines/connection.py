@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode
 
 from rankbits import _check
-from rankbits.indexes.engines.opening import check_writable, first_line, module
+from rankbits.indexes.engines.opening import check_writable, first_line, import_package
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -39,17 +39,17 @@ class Connected:
     _mode: str
 
     def _open(self, address: str) -> None:
-        psycopg = module("psycopg", "PostgreSQL", "postgres")
+        psycopg = import_package("psycopg", "PostgreSQL", "postgres")
         from psycopg import sql
 
         self._address, self._failure, self._sql = address, psycopg.Error, sql
         self._name, self._one = sql.Identifier(self.table), threading.RLock()
-        self._connect, self._closed = psycopg.connect, False
-        self._con = self._connected()
+        self._psycopg, self._closed = psycopg, False
+        self._con = self._connect()
 
-    def _connected(self) -> Any:
+    def _connect(self) -> Any:
         try:
-            return self._connect(self._address)
+            return self._psycopg.connect(self._address)
         except self._failure as error:
             raise Lost(f"PostgreSQL cannot be reached: {first_line(error)}.") from None
 
@@ -62,7 +62,7 @@ class Connected:
             if write:
                 check_writable(self.table, self._mode)
             if self._con.closed:
-                self._con = self._connected()
+                self._con = self._connect()
             try:
                 with self._con.transaction(), self._con.cursor() as cursor:
                     yield cursor

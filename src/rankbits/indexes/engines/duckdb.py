@@ -16,11 +16,11 @@ from rankbits.indexes import index as checks
 from rankbits.indexes.engines.columns import check_column, column_kind
 from rankbits.indexes.engines.notes import read_note, write_note
 from rankbits.indexes.engines.opening import (
-    agreed_bits,
+    agree_on_bits,
+    check_name,
     check_writable,
     first_line,
-    module,
-    plain_name,
+    import_package,
 )
 from rankbits.indexes.file import pad_bits
 from rankbits.indexes.hamming import HammingIndex
@@ -74,8 +74,8 @@ class DuckDBIndex(HammingIndex):
         mode: str = "w",
     ) -> None:
         super().__init__(1)
-        duckdb = module("duckdb", "DuckDB", "duckdb")
-        self.path, self.table, self._failure = Path(path), plain_name("table", table), duckdb.Error
+        duckdb = import_package("duckdb", "DuckDB", "duckdb")
+        self.path, self.table, self._failure = Path(path), check_name("table", table), duckdb.Error
         if self.table.lower() in OWN:
             _check.refuse(f"The table {self.table} is for rankbits itself; name it otherwise.")
         self._quoted = f'"{self.table}"'  # it may be a word of SQL
@@ -85,7 +85,7 @@ class DuckDBIndex(HammingIndex):
         with _opening:
             if self._key in _open:
                 _check.refuse(f"{self.path} is open already: one index a table in one process.")
-            self._con = self._connected(duckdb, bits)
+            self._con = self._connect(duckdb, bits)
             try:
                 self._load(bits)
             except BaseException:
@@ -94,7 +94,7 @@ class DuckDBIndex(HammingIndex):
             _open.add(self._key)
         self._closed = False
 
-    def _connected(self, duckdb: Any, bits: Any) -> Any:
+    def _connect(self, duckdb: Any, bits: Any) -> Any:
         new = not self.path.exists()
         if new and not self.path.parent.is_dir():
             _check.refuse(
@@ -103,7 +103,7 @@ class DuckDBIndex(HammingIndex):
         if new and self._mode == "r":
             _check.refuse(f"{self.path} does not exist or is not a file.")
         if new:  # asked before a file is made that nobody wanted
-            agreed_bits(f"{self.path}, table {self.table}", None, bits)
+            agree_on_bits(f"{self.path}, table {self.table}", None, bits)
         try:
             return duckdb.connect(str(self.path), read_only=self._mode == "r", config=SAFE)
         except duckdb.Error as error:
@@ -125,7 +125,7 @@ class DuckDBIndex(HammingIndex):
                 [self.table.lower()],
             ).fetchone()
             held = None if found is None else read_note(str(found[0] or ""), place)
-            self.bits = agreed_bits(place, None if held is None else held[0], bits)
+            self.bits = agree_on_bits(place, None if held is None else held[0], bits)
             self._state = Snapshot(self.bits, facts={} if held is None else held[1])
             self._names = [f"w{i}" for i in range(-(-self.bits // 64))]
             if held is None:

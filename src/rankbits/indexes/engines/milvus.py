@@ -22,7 +22,7 @@ from rankbits.indexes.engines.collection import (
     spell_ids,
 )
 from rankbits.indexes.engines.notes import read_note, write_note
-from rankbits.indexes.engines.opening import agreed_bits, check_writable, first_line, plain_name
+from rankbits.indexes.engines.opening import agree_on_bits, check_name, check_writable, first_line
 from rankbits.indexes.engines.pending import Pending
 from rankbits.indexes.index import Index
 from rankbits.types import Codes, Results
@@ -58,15 +58,15 @@ class MilvusIndex(Index):
     def __init__(
         self, place: str, bits: int | None = None, *, table: str = "codes", mode: str = "w"
     ) -> None:
-        self.place, self.table = str(place), plain_name("table", table)
+        self.place, self.table = str(place), check_name("table", table)
         self._mode = _check.choice("mode", mode, ("r", "w"))
         self._file = None if "://" in self.place else Path(self.place)
         self._pending = None if self._file is None else Pending(self._file)
         self._one, self._closed, self._exists, self._text = threading.RLock(), False, False, False
         if mode == "w" and self._file is not None and self._pending and not self._file.exists():
-            agreed_bits(f"{self.place}, collection {self.table}", None, bits)  # before it is made
+            agree_on_bits(f"{self.place}, collection {self.table}", None, bits)  # before it is made
             self._pending.forget()  # of a file that somebody has deleted
-        self._client = lite.connected(self.place, self._file, mode, SECONDS)
+        self._client = lite.connect(self.place, self._file, mode, SECONDS)
         from pymilvus import DataType, MilvusException
 
         self._string_type, self._failure = DataType.VARCHAR, MilvusException
@@ -97,7 +97,7 @@ class MilvusIndex(Index):
         place = f"{self.place}, collection {self.table}"
         with self._asking():
             held = self._look()
-            self.bits = agreed_bits(place, held, bits)
+            self.bits = agree_on_bits(place, held, bits)
             if held is None and self._mode == "r":
                 _check.refuse(f"{place} does not exist; mode='w' makes it.")
             if held is None and self._file is not None:
@@ -165,10 +165,10 @@ class MilvusIndex(Index):
                 checks.same_kind(given, self._text)
             if given.dtype != object and given.min() < -checks.LARGEST:
                 _check.refuse(f"Milvus takes no id below {-checks.LARGEST}; got {given.min()}.")
-            self._doing("add", spell_ids(given), codes.packed)
+            self._do_noted("add", spell_ids(given), codes.packed)
         return self
 
-    def _doing(self, verb: str, keys: list, packed: np.ndarray | None) -> None:
+    def _do_noted(self, verb: str, keys: list, packed: np.ndarray | None) -> None:
         """Do it; in a file, say so beforehand, so that the next to open can finish it."""
         if self._pending is None:
             self._do(verb, keys, packed)
@@ -214,7 +214,7 @@ class MilvusIndex(Index):
             if not before or not len(given):
                 return 0
             keys = spell_ids(checks.same_kind(given, self._text))
-            self._doing("remove", keys, None)
+            self._do_noted("remove", keys, None)
             return before - self.count()
 
     def search(self, queries: Codes, k: int, *, among: Any = None) -> Results:

@@ -12,7 +12,7 @@ from rankbits.indexes.hamming import MOST_BITS
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
-def module(name: str, engine: str, extra: str) -> Any:
+def import_package(name: str, engine: str, extra: str) -> Any:
     """An engine's package, or the sentence that says how to install it."""
     try:
         return importlib.import_module(name)
@@ -22,10 +22,10 @@ def module(name: str, engine: str, extra: str) -> Any:
         _check.refuse(f"{engine} needs a package: pip install 'rankbits[{extra}]'.")
 
 
-def plain_name(what: str, value: Any) -> str:
+def check_name(what: str, value: Any) -> str:
     """The name of a table or column: plain, so that it means the same in every engine.
 
-    >>> plain_name("table", "codes_64")
+    >>> check_name("table", "codes_64")
     'codes_64'
     """
     if not isinstance(value, str) or not NAME.fullmatch(value):
@@ -41,7 +41,7 @@ def check_writable(place: object, mode: str) -> None:
         _check.refuse(f"{place} is open for reading: mode='w' writes to it.")
 
 
-def agreed_bits(place: str, found: int | None, bits: Any) -> int:
+def agree_on_bits(place: str, found: int | None, bits: Any) -> int:
     """The bits of what was opened: those it has, or those asked for where it is new."""
     if bits is not None and _check.whole("bits", bits, 1) > MOST_BITS:
         _check.refuse(f"bits must be at most {MOST_BITS:,}; got {bits:,}.")

@@ -10,9 +10,9 @@ import numpy as np
 from rankbits import _check
 from rankbits.indexes import index as checks
 from rankbits.indexes.engines.connection import Connected, ask_twice, split_address
-from rankbits.indexes.engines.copying import copied
+from rankbits.indexes.engines.copying import lay_out_rows
 from rankbits.indexes.engines.notes import read_note, write_note
-from rankbits.indexes.engines.opening import agreed_bits, plain_name
+from rankbits.indexes.engines.opening import agree_on_bits, check_name
 from rankbits.indexes.index import Index
 from rankbits.types import Codes, Results
 
@@ -49,7 +49,7 @@ class PostgresIndex(Connected, Index):
         index: str | None = None,
     ) -> None:
         address, named = split_address(address)
-        self.table = plain_name("table", table or named or "codes")
+        self.table = check_name("table", table or named or "codes")
         self._mode = _check.choice("mode", mode, ("r", "w"))
         if index is not None:
             _check.choice("index", index, ("hnsw",))
@@ -83,7 +83,7 @@ class PostgresIndex(Connected, Index):
                 len(found) != 2 or found["id"][0] not in known[0] or found["code"][0] != known[1]
             ):
                 _check.refuse(f"{place} was not made by rankbits; name another table.")
-            self.bits = agreed_bits(place, found["code"][1] if found else None, bits)
+            self.bits = agree_on_bits(place, found["code"][1] if found else None, bits)
             if self.bits > MOST_BITS:
                 _check.refuse(f"PostgreSQL takes at most {MOST_BITS:,} bits; got {self.bits:,}.")
             cursor.execute("SELECT obj_description(to_regclass(quote_ident(%s)))", [self.table])
@@ -150,7 +150,7 @@ class PostgresIndex(Connected, Index):
             n=self._sql.Literal(self.bits),
         )
         with cursor.copy("COPY rankbits_incoming FROM STDIN (FORMAT binary)") as copy:
-            for part in copied(codes, ids):
+            for part in lay_out_rows(codes, ids):
                 copy.write(part)
         self._run(
             cursor,
