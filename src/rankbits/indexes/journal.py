@@ -33,6 +33,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,7 @@ WRITTEN, KEPT = b"written.", b"kept"
 VERBS = {"add": 1, "remove": 2}
 HEAD = struct.Struct("<4sIQIII")
 FACTS = struct.Struct("<IIQqQ")
+MOST_TRIED = 1000  # heads behind damage whose payload is read; a hostile file could have millions
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,9 +133,11 @@ def read_journal(data: bytes, header: Header) -> tuple[Journal, list[str]]:
                     f"record {journal.number} of the journal, before byte {journal.end:,}"
                 )
             continue
-        later = ((step, head) for step, head in find_heads(data[at:], journal)
-                 if is_whole(head, data[at + step + ALIGN : at + step + head.size]))  # fmt: skip
-        step, head = next(later, (0, None))
+        for step, head in islice(find_heads(data[at:], journal), MOST_TRIED):
+            if is_whole(head, data[at + step + ALIGN : at + step + head.size]):
+                break
+        else:
+            head = None
         start = header.end + at
         if head is None:
             if find_kept(data[at:], journal):
