@@ -16,7 +16,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.use: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[images,report]'
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[images]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python

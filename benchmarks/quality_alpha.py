@@ -19,6 +19,7 @@ import torch
 import rankbits as rb
 from _bench import Bench
 from rankbits.data.examples import Examples
+from rankbits.papers import protocol
 from rankbits.train.source import read_source
 
 UNITS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -42,10 +43,8 @@ def main() -> None:
     cases = [(u, m, lo, a) for u in UNITS for m in MODELS for lo in LOSSES for a in (1.0, None)]
     found: dict[tuple, list[float]] = {case: [] for case in cases}
     for seed in range(options.seeds):
-        config = rb.TrainConfig(
-            data="cifar10-h2q", features="efficientnet-lite0", root=options.root, seed=seed
-        )
-        source = read_source(config)
+        config = rb.TrainConfig(features="efficientnet-lite0", root=options.root, seed=seed)
+        source = read_source(config, protocol("cifar10-h2q", options.root, seed))
         assert source.held is not None
         for units, model, loss, alpha in cases:
             train, held = (

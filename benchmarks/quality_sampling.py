@@ -20,7 +20,7 @@ import rankbits as rb
 from _bench import Bench
 from rankbits.data.augment import View
 from rankbits.data.examples import Examples
-from rankbits.data.protocols import protocol
+from rankbits.papers import protocol
 
 SIDE, DIM = 28, 64
 

@@ -20,7 +20,7 @@ from _bench import Bench, compare, peak_cuda
 from rankbits.data.examples import Examples
 from rankbits.data.loading import Batch, Loader
 from rankbits.data.samplers import sampler
-from rankbits.losses.named import named
+from rankbits.losses.named import make_loss
 from rankbits.train import TrainConfig
 from rankbits.train.loop import Trainer
 from rankbits.train.memory import BatchLoss
@@ -35,7 +35,7 @@ def made(config: TrainConfig, examples: Examples, device: torch.device) -> Train
     inputs = inputs_of(examples, config)
     run = Run(build_model(config, inputs), config, inputs)
     batches = sampler("auto", examples.labels, None, config.batch_size)
-    loss = named(config.loss, config.width, examples.labels, **(config.options or {}))
+    loss = make_loss(config.loss, config.width, examples.labels, **(config.options or {}))
     return Trainer(run, examples, None, batches, BatchLoss(loss), Processes(device))
 
 

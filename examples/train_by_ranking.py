@@ -13,7 +13,7 @@ none was tuned; nor retrieval of unseen classes, for all ten digits are in every
     python examples/train_by_ranking.py --seeds 1 --epochs 20 --out somewhere
 
 writes train_by_ranking.json and train_by_ranking.svg, and fails unless each loss raised AP_T on the
-held-out images with every seed. The picture needs matplotlib: pip install "rankbits[report]".
+held-out images with every seed. The picture needs matplotlib: pip install matplotlib.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def main() -> None:
     if min(given.seeds, given.epochs) < 1:
         sys.exit("--seeds and --epochs must be at least 1.")
     if not importlib.util.find_spec("matplotlib"):
-        sys.exit('The picture needs matplotlib: pip install "rankbits[report]".')
+        sys.exit("The picture needs matplotlib: pip install matplotlib.")
 
     seeds, curves, steps = range(given.seeds), {}, {}
     marks = [*range(0, given.epochs, EVERY), given.epochs]

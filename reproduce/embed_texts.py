@@ -18,9 +18,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from rankbits._files import write_arrays
-from rankbits.data.publishers import clinc150
-from rankbits.data.root import data_root
+from rankbits._files import data_root, write_arrays
+from rankbits.papers.publishers import clinc150
 
 BATCH, MOST_TOKENS, WEIGHTS = 128, 256, "model.safetensors"
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 import rankbits as rb
+from rankbits.kernels import question_topk
 
 
 def compile_rest(queries: rb.Codes, database: rb.Codes) -> None:
@@ -31,5 +32,8 @@ if __name__ == "__main__":
     codes = rb.pack(np.random.default_rng(0).normal(size=(30, 64)))
     if sys.argv[1] == "nearest":
         rb.hamming_topk(codes[:2], codes, 3)
+        questions = rb.Questions(codes[:2].signs())
+        question_topk(questions, codes, 3)
+        question_topk(questions, codes, 3, precision="float")
     else:
         compile_rest(codes[:2], codes)

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from rankbits.data.publishers import cifar, fashion_mnist, omniglot
+from rankbits.papers import protocol
+from rankbits.papers.publishers import cifar, fashion_mnist, omniglot
 from rankbits.train import TrainConfig, features
 from rankbits.train.source import read_source
 
@@ -206,4 +207,4 @@ def with_features(monkeypatch, root: Path, data: str) -> None:
         return (middles[examples.labels] + noise).astype(np.float16)
 
     monkeypatch.setattr(features, "_computed", made)
-    read_source(TrainConfig(data=data, root=str(root), features=NETWORK))
+    read_source(TrainConfig(root=str(root), features=NETWORK), protocol(data, root))

@@ -59,9 +59,9 @@ def test_a_run_that_learns_hears_nothing(figures):
 def test_advice_fits_the_run():
     still = [0.1] * 3
     [(_, line)] = advise(still, kind="images")
-    assert "--model efficientnet-lite0 --weights imagenet" in line and "--features" in line
+    assert "--preset fine-tune" in line and "--preset frozen" in line
     [(_, line)] = advise(still, kind="images", weights="imagenet")
-    assert "pretrained" not in line and "--features" in line and "lr than 0.01" in line
+    assert "pretrained" not in line and "--preset frozen" in line and "lr than 0.01" in line
 
 
 def test_constant_bits_are_mentioned_once():

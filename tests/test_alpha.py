@@ -14,10 +14,10 @@ from rankbits import Refusal
 from rankbits.data.digits import digits
 from rankbits.data.examples import Examples
 from rankbits.losses import CEL, MIHash, Neighbours, TieAwareAP
-from rankbits.reproduce.recipe import recipes
+from rankbits.papers.recipe import read_recipes
 from rankbits.train import TrainConfig
 from rankbits.train.diary import LOG
-from rankbits.train.optimisers import SPREAD, alpha, alpha_of, first_alpha
+from rankbits.train.optimisers import SPREAD, alpha_of, choose_alpha, find_alpha
 
 SETTINGS = {"bits": 16, "epochs": 4, "batch_size": 100, "say": id, "tensorboard": False}
 RECIPES = Path(__file__).parent.parent / "reproduce"
@@ -77,23 +77,23 @@ def test_a_log_tells_the_alpha_of_losses_that_have_one(tmp_path):
 def test_outputs_that_tell_nothing_leave_it_at_one():
     for outputs in (torch.zeros(3, 2), torch.empty(0, 2), torch.full((2, 2), torch.nan),
                     torch.full((2, 2), 1e-45)):  # fmt: skip
-        assert first_alpha(TrainConfig(), outputs) == 1
+        assert choose_alpha(TrainConfig(), outputs) == 1
     dark = Examples(np.zeros((60, 8), np.float32), np.arange(60) % 3)
     assert rb.train(examples=dark, **SETTINGS).progress.alpha == 1
 
 
 def test_it_grows_from_there_and_never_shrinks():
     growing = TrainConfig(continuation="grow")
-    assert alpha(growing, 5.0, 10, 10) == pytest.approx(200)
+    assert find_alpha(growing, 5.0, 10, 10) == pytest.approx(200)
     ended = TrainConfig(continuation="grow", alpha_end=20)
-    assert alpha(ended, 5.0, 10, 10) == pytest.approx(20)
-    assert alpha(ended, 50.0, 10, 10) == 50
+    assert find_alpha(ended, 5.0, 10, 10) == pytest.approx(20)
+    assert find_alpha(ended, 50.0, 10, 10) == 50
 
 
 def test_recipes_name_it_so_that_their_rows_stay():
     named = [
         recipe
-        for recipe in recipes(RECIPES)
+        for recipe in read_recipes(RECIPES)
         if recipe.train.get("loss") in ("tie-aware-ap", "tie-aware-ndcg", "mihash")
     ]
     assert len(named) > 30

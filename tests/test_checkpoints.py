@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import sys
 import threading
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,7 +32,7 @@ from rankbits.train.diary import LOG, Diary, read_log
 from rankbits.train.embed import DATABASE, QUERIES, Validation, embed
 from rankbits.train.processes import Processes, Stop, device_of
 from rankbits.train.run import RUN, as_examples
-from rankbits.train.step import Replay, batch_gradient, chosen_precision, precision
+from rankbits.train.step import Replay, batch_gradient, choose_precision, precision
 
 X = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
 LABELS = np.arange(40) % 4
@@ -101,6 +103,27 @@ def test_an_optimisers_plain_numbers_are_kept(tmp_path):
     for one, two in zip(optimiser.state.values(), fresh.state.values(), strict=True):
         assert two["times"] == 3 and "nothing" not in two
         assert torch.equal(one["momentum_buffer"], two["momentum_buffer"])
+
+
+RUNS = Path(__file__).parent / "runs"
+
+
+def test_a_run_from_before_settings_had_groups_loads_and_goes_on(tmp_path):
+    """``runs/hyp2`` was written at commit e1e7bd2: proxies, a memory, 6 of 20 steps."""
+    folder = tmp_path / "run"
+    shutil.copytree(RUNS / "hyp2", folder)
+    run = rb.load_run(folder)
+    wanted = [[-0.19412, -0.13954, 0.03085, -0.19078], [-0.26899, -0.16862, 0.07646, 0.14770]]
+    outputs = run.embed(np.eye(6, dtype=np.float32)[:2]).embeddings
+    np.testing.assert_allclose(outputs[:, :4], wanted, atol=1e-4)
+    assert run.config.loss == "hyp2" and run.config.preset is None and run.progress.step == 6
+    own = Examples(np.tile(np.eye(3, 6, dtype=np.float32), (20, 1)), np.arange(60) % 3)
+    said: list[str] = []
+    config = run.config.with_changes(out=str(folder), steps=0)
+    again = rb.train(config, examples=own, say=said.append)
+    assert f"going on from step 6 of {folder}" in said and again.progress.step == 16
+    with pytest.raises(rb.Refusal, match=r"was made with lr = 0\.05, not 0\.5"):
+        rb.train(config, examples=own, lr=0.5, say=quiet)
 
 
 def test_the_log_forgets_what_is_past_the_checkpoint(tmp_path):
@@ -202,7 +225,7 @@ def test_half_precision_is_judged_in_full():
     assert seen == [torch.float32] and z.dtype == torch.float32
     wanted = torch.autograd.grad(model(x).square().mean(), model.weight)[0]
     torch.testing.assert_close(model.weight.grad, wanted, rtol=0.05, atol=0.01)
-    assert chosen_precision("bf16", cpu) == "bf16" and chosen_precision("auto", cpu) == "off"
+    assert choose_precision("bf16", cpu) == "bf16" and choose_precision("auto", cpu) == "off"
 
 
 def test_a_batch_of_nothing_has_no_gradient():

@@ -237,13 +237,13 @@ def test_a_switch_in_toml_is_true_or_false(saved, capsys, tmp_path):
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_learns_every_command_and_flag(shell, capsys):
     from rankbits.commands import COMMANDS
-    from rankbits.commands.completion import flags
+    from rankbits.commands.completion import list_flags
 
     assert main(["completion", shell]) == 0
     script = capsys.readouterr().out
     for command in COMMANDS:
         assert command.name in script
-        for flag in flags(command):
+        for flag in list_flags(command):
             assert flag[2:] in script
     assert main(["completion", "csh"]) == 1
     assert "shell must be one of 'bash', 'zsh', 'fish'" in capsys.readouterr().err

@@ -12,10 +12,12 @@ import layouts
 from rankbits._check import Refusal
 from rankbits._files import write_arrays
 from rankbits.data.examples import Examples
-from rankbits.data.protocols import PROTOCOLS, check, protocol
-from rankbits.data.publishers import clinc150
-from rankbits.data.publishers.published import Published
-from rankbits.data.splits import drawn_classes, split_classes
+from rankbits.data.protocol import find_leaks
+from rankbits.data.splits import split_classes
+from rankbits.papers.draws import draw_classes
+from rankbits.papers.protocols import PROTOCOLS, draw_protocol, find_protocol, protocol
+from rankbits.papers.publishers import clinc150
+from rankbits.papers.publishers.published import Dataset
 from rankbits.train import TrainConfig
 from rankbits.train.source import read_source
 
@@ -73,7 +75,7 @@ def test_a_text_that_came_before_is_left_out(tmp_path):
     assert len(found.examples) == 240 and len(found.parts["once"]) == 237
     assert not np.isin(found.parts["test"][:3], found.parts["once"]).any()
     one = protocol("clinc150", tmp_path)
-    assert len(one.examples) == 237 and check(one) == []
+    assert len(one.examples) == 237 and find_leaks(one) == []
 
 
 def test_whole_intents_train_validate_or_are_judged(tmp_path):
@@ -88,14 +90,11 @@ def test_whole_intents_train_validate_or_are_judged(tmp_path):
     assert np.array_equal(one.train, same.train) and not np.array_equal(one.train, other.train)
 
 
-def test_the_neighbours_protocol_has_no_labels(tmp_path, monkeypatch):
+def test_the_neighbours_protocol_has_no_labels():
     rows = np.random.default_rng(0).standard_normal((22_100, 1)).astype(np.float32)
     once = np.arange(50, 22_100)
-    published = Published(Examples(rows, np.zeros(22_100, np.int64)), {"once": once})
-    for cell in protocol.__globals__["_MAKERS"]["clinc150-neighbours"].__closure__:
-        if callable(cell.cell_contents):
-            monkeypatch.setattr(cell, "cell_contents", lambda root: published)
-    found = protocol("clinc150-neighbours", tmp_path)
+    published = Dataset(Examples(rows, np.zeros(22_100, np.int64)), {"once": once})
+    found = draw_protocol("clinc150-neighbours", published, seed=0)
     assert (len(found.train), len(found.queries), len(found.database)) == (5000, 2000, 20_000)
     assert np.isin(found.train, found.database).all() and found.metric == "NDCG"
     assert found.queries.min() >= 50 and found.database.min() >= 50
@@ -128,14 +127,6 @@ def test_embeddings_of_other_texts_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("data_full.json", b"{", "truncated, damaged or not JSON"),
-        ("data_full.json", b"\xff\xfe\xff", "truncated, damaged or not JSON"),
-        ("data_full.json", b"[" * 100_000, "truncated, damaged or not JSON"),
-        ("data_full.json", b"[]", r"must hold lists of \[text, intent\] called 'train', 'val'"),
-        ("data_full.json", b'{"train": [["a"]], "val": [], "test": []}', "must hold lists of"),
-        ("data_full.json", b'{"train": [["a", 1]], "val": 1}', "must hold lists of"),
-        ("domains.json", b"[1]", "must hold the list of intents of each domain"),
-        ("domains.json", b'{"d": ["x"]}', "has no domain of 'd0i0'"),
         ("minilm.npz", b"PK\3\4 no zip", "truncated, damaged or not a rankbits text embeddings"),
         ("minilm.npz", b"", "truncated, damaged or not a rankbits text embeddings"),
     ],
@@ -157,11 +148,11 @@ def test_other_bytes_than_the_publishers_are_refused(tmp_path, monkeypatch):
 
 def test_drawn_classes_are_whole_and_enough():
     labels = np.repeat(np.arange(6), 3)
-    first, rest = drawn_classes(labels, labels // 3, (1,), seed=0)
+    first, rest = draw_classes(labels, labels // 3, (1,), seed=0)
     assert len(first) == 6 and not set(labels[first]) & set(labels[rest])
     assert np.array_equal(np.union1d(first, rest), np.arange(18))
     with pytest.raises(Refusal, match="needs 4 classes of every category; category 0 has 3"):
-        drawn_classes(labels, labels // 3, (4,), seed=0)
+        draw_classes(labels, labels // 3, (4,), seed=0)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5])
@@ -175,6 +166,6 @@ def test_classes_are_held_out_whole(share):
 def test_where_new_classes_are_judged_whole_classes_validate(tmp_path, monkeypatch):
     layouts.unsummed(monkeypatch)
     layouts.make_omniglot(tmp_path)
-    found = read_source(TrainConfig(data="omniglot", root=str(tmp_path), validation=0.5))
+    found = read_source(TrainConfig(validation=0.5), find_protocol("omniglot", tmp_path))
     assert found.held is not None and len(found.held)
     assert not set(found.held.labels) & set(found.train.labels)

@@ -18,10 +18,12 @@ from rankbits import cli
 from rankbits._check import Refusal
 from rankbits.commands.data import Data
 from rankbits.data import images
-from rankbits.data.examples import Examples, fingerprints
+from rankbits.data.examples import Examples, hash_rows
 from rankbits.data.folders import read_examples
 from rankbits.data.images import ImageFiles, Unreadable, decode, measure
 from rankbits.data.inspect import inspect
+from rankbits.data.items import read_items
+from rankbits.papers import find_protocol
 
 # ---- examples
 
@@ -73,7 +75,7 @@ def test_subsets_refuse_rows_that_are_not_there():
 @given(st.lists(st.binary(min_size=3, max_size=3), max_size=30))
 def test_equal_bytes_have_equal_fingerprints(rows):
     values = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, 1, 1, 3)
-    found = fingerprints(values)
+    found = hash_rows(values)
     assert found.dtype == np.uint64 and len(set(found.tolist())) == len(set(rows))
     for i, row in enumerate(rows):
         assert found[i] == found[rows.index(row)]
@@ -411,8 +413,10 @@ def test_names_in_parquet_are_labels(tmp_path):
     rows = {"file_name": ["a.png", "b.png"], "labels": ["owl", "ant"], "title": ["x", "y"]}
     parquet.write_table(pyarrow.table(rows), tmp_path / "t.parquet")
     assert read_examples(tmp_path / "t.parquet").class_names == ("ant", "owl")
+    items = read_items(tmp_path / "t.parquet")
+    assert items.ids.tolist() == ["a.png", "b.png"] and items.titles == ("x", "y")
     parquet.write_table(pyarrow.table(rows).drop(["labels"]), tmp_path / "t.parquet")
-    with pytest.raises(Refusal, match=r"must have a column 'label' .*; it has file_name, title"):
+    with pytest.raises(Refusal, match=r"must have a column 'labels' .*; it has file_name, title"):
         read_examples(tmp_path / "t.parquet")
     rows = {"embeddings": [[1, 2], [3, 4]], "labels": [0, 1]}
     schema = pyarrow.schema(
@@ -433,7 +437,7 @@ def test_images_inside_parquet_are_refused_with_what_to_do(tmp_path):
 
 BAD_TABLES = {
     "must have a column 'path' or 'file' or 'image' or": "name,label\na,b\n",
-    "must have a column 'label' or 'labels' or 'class'; it has path": "path\na\n",
+    "must have a column 'labels' or 'label' or 'class'; it has path": "path\na\n",
     "must have rows; it has only its header": "path,label\n",
     "line 3 must have 2 fields; got 3": "path,label\na,b\na,b,c\n",
     "row 2 has no label": "path,label\na,b\nc,\n",
@@ -459,7 +463,7 @@ def test_array_files(tmp_path):
     np.savez(path, features=np.eye(2), labels=np.eye(2, dtype=int))
     assert read_examples(path).labels.dtype == bool
     np.savez(path, features=np.eye(2))
-    with pytest.raises(Refusal, match=r"must hold 'labels' and one of .* it holds features"):
+    with pytest.raises(Refusal, match="must hold 'labels' beside its vectors or images"):
         read_examples(path)
     np.savez(path, features=np.eye(2), labels=np.array([{}, None], object))
     with pytest.raises(Refusal, match="holds Python objects, which are not read"):
@@ -526,18 +530,21 @@ def test_a_look_at_several_labels(tmp_path):
     assert found.copies_within == 2 and found.across == ("row 0", "row 1", "row 3")
 
 
-def test_a_look_at_a_protocol(tmp_path, monkeypatch):
+def test_a_look_at_a_protocol(tmp_path, monkeypatch, capsys):
     layouts.unsummed(monkeypatch)
     monkeypatch.setenv("RANKBITS_DATA", str(layouts.make_omniglot(tmp_path)))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Refusal, match="omniglot must hold class"):
         inspect(layouts.write(tmp_path / "other" / "omniglot" / "a.png", "").parent)
     monkeypatch.chdir(tmp_path / "other" / "omniglot")
-    found = inspect("omniglot")
+    found = inspect(find_protocol("omniglot"))
     assert found.name == "Protocol(omniglot: 12 train, 6 queries, 6 database)"
     assert found.shape == "105 x 105 pixels, grey" and found.leaks == ()
-    with pytest.raises(Refusal, match=r"neither a file, a folder nor a protocol \(did you mean"):
-        inspect("omniglo")
+    assert cli.main(["data", "check", "omniglot"]) == 0
+    assert capsys.readouterr().out.startswith(found.name)
+    assert cli.main(["data", "check", "omniglo"]) == 1
+    wanted = "omniglo is neither a file or folder nor a protocol (did you mean 'omniglot'?)."
+    assert wanted in capsys.readouterr().err
 
 
 def test_names_that_are_no_utf8_can_be_shown(tmp_path):

@@ -31,8 +31,8 @@ PAGES = [DOCS / "index.md", *sorted(p for f in FOLDERS for p in (DOCS / f).glob(
 PEERS = ("faiss", "pytorch_metric_learning", "pytrec_eval", "sklearn", "duckdb", "PIL")
 # a searchable index and a report: what the first two tutorials say a reader has at the end
 PROMISED = {
-    "tutorials/embeddings.md": ("my.index", "asked.npz"),
-    "tutorials/images.md": ("pictures.index", "asked.npz"),
+    "tutorials/embeddings.md": ("my.index", "queries.npz"),
+    "tutorials/images.md": ("pictures.index", "queries.npz"),
 }
 
 

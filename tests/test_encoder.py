@@ -18,8 +18,8 @@ from rankbits.client import Client
 from rankbits.data.items import file_id, read_items
 from rankbits.encoder.files import load_encoder
 from rankbits.encoder.judging import evaluate_index
+from rankbits.indexes.checks import read_facts
 from rankbits.indexes.engines.notes import read_note, write_note
-from rankbits.indexes.index import read_facts
 from rankbits.scale import search as search_by_ray
 from rankbits.serve import Rejected, Service
 from rankbits.train.run import Inputs

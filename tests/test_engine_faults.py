@@ -197,16 +197,16 @@ def test_a_first_add_to_a_milvus_server_drops_nothing(shared):
 def test_a_milvus_collection_made_in_between_is_left_alone(shared, monkeypatch):
     codes = codes_of(4)
     first, second = open_index(shared, 64), open_index(shared, 64)
-    from rankbits.indexes.engines import milvus
+    from rankbits.indexes.engines import collection
 
-    create = milvus.create_collection
+    create = collection.create_collection
 
     def late(*given):
-        monkeypatch.setattr(milvus, "create_collection", create)
+        monkeypatch.setattr(collection, "create_collection", create)
         first.add(codes, ["a", "b", "c", "d"])
         create(*given)
 
-    monkeypatch.setattr(milvus, "create_collection", late)
+    monkeypatch.setattr(collection, "create_collection", late)
     with pytest.raises(rb.Refusal, match=r"Another writer has just made|Milvus refuses"):
         second.add(codes)
     assert first.count() == second.count() == 4

@@ -17,6 +17,9 @@ import pytest
 
 import rankbits as rb
 from rankbits.indexes.addresses import open_index
+from rankbits.indexes.checks import UnknownId
+from rankbits.indexes.index import Index
+from rankbits.types import Decoder
 
 ENGINES = ("file", "duckdb", "postgresql", "milvus")
 NEEDED = {
@@ -503,6 +506,8 @@ def test_milvus_says_its_limits(request, tmp_path):
             with pytest.raises(rb.Refusal, match="Milvus finds at most 16,384 for a query"):
                 call()
         assert index.search(codes[:1], 16_384).ids.shape == (1, 16_384)
+        questions = rb.Questions(np.ones((1, 8)))  # 20 k is past the limit; k is not
+        assert index.search(questions, 1000).ids.shape == (1, 1000)
         with pytest.raises(rb.Refusal, match="Milvus takes no id below"):
             index.add(codes[:1], [-(2**63)])
         assert len(index) == 16_500
@@ -592,3 +597,56 @@ def test_what_an_index_remembers_survives_its_process(address):
             index.remember({"fingerprint": "mine"})
         with pytest.raises(rb.Refusal, match="open for reading"):
             index.remember({"inputs": "elsewhere"})
+
+
+@pytest.mark.parametrize("strings", [False, True])
+def test_every_engine_orders_a_shortlist_alike(address, strings):
+    """Each is compared with an index in memory, whose search is the definition."""
+    draw = np.random.default_rng(11)
+    codes = rb.pack(draw.normal(size=(400, 70)))
+    ids = [f"{HOSTILE[i % len(HOSTILE)]}{i}"[-1024:] for i in range(400)] if strings else range(400)
+    decoder = Decoder(draw.normal(size=(70, 2, 6)), draw.normal(size=6))
+    memory = rb.HammingIndex(70).add(codes, list(ids))
+    with open_index(address, 70) as index:
+        empty = index.search(rb.Questions(np.ones((2, 70))), 5)
+        assert empty.ids.shape == empty.distances.shape == (2, 0)
+        index.add(codes, list(ids))
+        asked = [int(i) if not strings else str(i) for i in memory.ids[[7, 3, 200]].tolist()]
+        assert index.codes(asked) == memory.codes(asked)
+        with pytest.raises(rb.Refusal, match="does not hold id"):
+            index.codes(["none"] if strings else [999])
+        for given in (None, decoder):
+            vectors = None if given is None else draw.normal(size=(5, 6))
+            questions = rb.Questions(draw.normal(size=(5, 70)), None, given, vectors)
+            for some in (None, list(ids)[50:150]):
+                exact = memory.search(questions, 9, among=some, shortlist=400)
+                found = index.search(questions, 9, among=some, shortlist=400)
+                assert found.ids.tolist() == exact.ids.tolist()
+                np.testing.assert_array_equal(found.distances, exact.distances, strict=True)
+            few = index.search(questions, 9)
+            assert few.ids.shape == (5, 9) and few.distances.dtype == np.float32
+        nobody = index.search(questions[:0], 9)
+        assert nobody.ids.shape[0] == 0
+        with pytest.raises(rb.Refusal, match="A radius is a Hamming distance"):
+            index.within(questions, 3)
+
+
+def test_a_shortlist_is_made_again_where_an_id_was_removed_meanwhile(tmp_path):
+    class Forgetful(rb.HammingIndex):
+        """Searches as an engine does, and once forgets what it found."""
+
+        _search_questions = Index._search_questions
+        failures = 1
+
+        def codes(self, ids=None):
+            if self.failures:
+                self.failures -= 1
+                raise UnknownId("This index does not hold id 3.")
+            return super().codes(ids)
+
+    index = Forgetful(8).add(rb.pack(np.random.default_rng(0).normal(size=(20, 8))))
+    questions = rb.Questions(np.random.default_rng(1).normal(size=(2, 8)))
+    assert index.search(questions, 4).ids.shape == (2, 4)
+    index.failures = 99
+    with pytest.raises(rb.Refusal, match="does not hold id 3"):
+        index.search(questions, 4)

@@ -8,8 +8,8 @@ import pytest
 
 from rankbits._check import Refusal
 from rankbits.cli import main
-from rankbits.reproduce.extends import read_table
-from rankbits.reproduce.recipe import names, recipes
+from rankbits.papers.extends import read_table
+from rankbits.papers.recipe import list_names, read_recipes
 
 RECIPES = Path(__file__).parent.parent / "reproduce"
 COMMON = """
@@ -59,12 +59,12 @@ def write(folder: Path, name: str, text: str) -> Path:
 
 def refusal_of(folder: Path, name: str) -> str:
     with pytest.raises(Refusal) as refusal:
-        recipes(folder, [name])
+        read_recipes(folder, [name])
     return str(refusal.value)
 
 
 def test_tables_are_merged_and_the_rest_is_replaced(folder):
-    (recipe,) = recipes(folder, ["made/exact"])
+    (recipe,) = read_recipes(folder, ["made/exact"])
     assert (recipe.name, recipe.paper, recipe.method) == ("made/exact", "Made", "exact")
     assert recipe.bits == (16, 32) and recipe.seeds == (2,)
     assert recipe.train == {
@@ -84,15 +84,15 @@ def test_a_table_and_a_value_replace_each_other(tmp_path):
 
 def test_a_chain_is_followed_to_its_end(folder):
     write(folder, "made/slow", 'extends = "made/exact"\nmethod = "slow"\n[train]\nlr = 0.01\n')
-    (slow,) = recipes(folder, ["made/slow"])
-    (exact,) = recipes(folder, ["made/exact"])
+    (slow,) = read_recipes(folder, ["made/slow"])
+    (exact,) = read_recipes(folder, ["made/exact"])
     assert (slow.method, slow.seeds, slow.train["lr"]) == ("slow", (2,), 0.01)
     assert slow.train["options"] == exact.train["options"] and exact.train["lr"] == 0.2
 
 
 def test_files_named_with_an_underscore_are_no_recipes(folder, capsys):
-    assert names(folder) == ["made/exact"]
-    assert [recipe.name for recipe in recipes(folder)] == ["made/exact"]
+    assert list_names(folder) == ["made/exact"]
+    assert [recipe.name for recipe in read_recipes(folder)] == ["made/exact"]
     assert refusal_of(folder, "made/_common").startswith("There is no recipe 'made/_common'")
     assert main(["reproduce", "--list", "--recipes", str(folder)]) == 0
     assert capsys.readouterr().out == "made/exact  Made, Table 1: exact\n"

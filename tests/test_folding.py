@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from rankbits.models.efficientnet import ConvNorm, EfficientNetLite, SameConv
-from rankbits.models.folding import normed
+from rankbits.models.folding import convolve_normed
 from rankbits.models.pixels import Pixels
 from rankbits.models.resnet import ResNet50
 
@@ -53,28 +53,29 @@ def test_folded_and_plain_agree(conv):
     norm = lived(nn.Sequential(nn.BatchNorm2d(conv.out_channels, eps=1e-3)))[0].eval()
     x = torch.randn(3, 6, 11, 10)
     with torch.no_grad():
-        torch.testing.assert_close(normed(conv, norm, x), norm(conv(x)), atol=1e-5, rtol=1e-5)
+        fused = convolve_normed(conv, norm, x)
+        torch.testing.assert_close(fused, norm(conv(x)), atol=1e-5, rtol=1e-5)
         x = x.double()
-        found, wanted = normed(conv.double(), norm.double(), x), norm(conv(x))
+        found, wanted = convolve_normed(conv.double(), norm.double(), x), norm(conv(x))
     torch.testing.assert_close(found, wanted, atol=1e-12, rtol=1e-12)
 
 
 def test_it_is_folded_only_where_nothing_is_learned(folds):
     conv, norm, x = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), torch.randn(2, 3, 8, 8)
     norm.eval()
-    normed(conv, norm, x).sum().backward()  # a frozen norm in a network that learns
+    convolve_normed(conv, norm, x).sum().backward()  # a frozen norm in a network that learns
     assert conv.weight.grad is not None and norm.weight.grad is not None
     norm.train()
     with torch.no_grad():
-        normed(conv, norm, x)  # statistics are being taken
+        convolve_normed(conv, norm, x)  # statistics are being taken
     assert norm.num_batches_tracked == 1
     lone = nn.BatchNorm2d(4, track_running_stats=False).eval()
     with torch.no_grad():
-        torch.testing.assert_close(normed(conv, lone, x), lone(conv(x)))  # it keeps none
+        torch.testing.assert_close(convolve_normed(conv, lone, x), lone(conv(x)))  # it keeps none
     assert not any(folds)
     norm.eval()
     with torch.inference_mode():
-        normed(conv, norm, x)
+        convolve_normed(conv, norm, x)
     assert folds[-1]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import rankbits as rb
 from rankbits.indexes import FileIndex, HammingIndex, Index, buckets, scan, segments
-from rankbits.indexes.index import parse_ids
+from rankbits.indexes.checks import parse_ids
 from rankbits.kernels import words
 
 

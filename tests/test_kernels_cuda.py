@@ -9,8 +9,21 @@ import pytest
 import torch
 
 import rankbits as rb
-from rankbits.kernels import hamming, hamming_counts, hamming_topk, hamming_within, words
+from rankbits.kernels import (
+    hamming,
+    hamming_counts,
+    hamming_topk,
+    hamming_within,
+    lay_out,
+    question_topk,
+    words,
+)
 from rankbits.kernels.reference import codes as reference
+from rankbits.kernels.reference import questions as definition
+from rankbits.types import Decoder, Questions
+
+if torch.cuda.is_available() and importlib.util.find_spec("triton"):
+    from rankbits.kernels.cuda import questions as cuda
 
 pytestmark = [
     pytest.mark.gpu,
@@ -88,3 +101,60 @@ def test_a_bound_from_a_sample_changes_nothing(bits, k):
     one, two = hamming_topk(asked, database, k), hamming_topk(asked, words(database).on("cuda"), k)
     np.testing.assert_array_equal(one.distances, two.distances)
     np.testing.assert_array_equal(one.ids, two.ids)
+
+
+@pytest.mark.parametrize("bits", [1, 13, 64, 100, 256, 384, 1024])
+@pytest.mark.parametrize(("questions", "rows"), [(1, 1), (3, 5), (20, 513), (70, 4097), (5, 20000)])
+def test_questions_equal_their_definition(bits, questions, rows):
+    draw = np.random.default_rng(bits + rows)
+    pool = rb.pack(draw.normal(size=(min(rows, 300), bits)))
+    database = words(pool[draw.integers(0, len(pool), rows)])
+    there = database.on("cuda")
+    weights = draw.normal(size=(questions, bits)).astype(np.float32)
+    weights[0] = 0
+    decoder = Decoder(draw.normal(size=(bits, 2, 6)), draw.normal(size=6))
+    inverses = 1 / cuda.lengths(decoder.atoms, decoder.centre, there.words)
+    here = inverses.cpu().numpy()
+    plain = definition.lengths(decoder.atoms, decoder.centre, database.words)
+    np.testing.assert_allclose(1 / here, plain, rtol=1e-5)
+    for precision in ("int4", "int8"):
+        asked = lay_out(Questions(weights, draw.normal(size=questions)), precision)
+        scale = 2 * asked.steps, asked.bases.astype(np.float32)
+        for k in {1, min(10, rows), min(777, rows), rows}:
+            ids, sums = definition.planes_topk(asked.planes, asked.signs, database.words, k, bits)
+            found = cuda.planes_topk(asked.planes, asked.signs, there.words, k, bits)
+            np.testing.assert_array_equal(found[1], sums)
+            np.testing.assert_array_equal(found[0], ids)
+            plain = asked.planes, asked.signs, database.words, k, bits
+            ids, far = definition.planes_topk(*plain, (*scale, here))
+            plain = asked.planes, asked.signs, there.words, k, bits
+            found = cuda.planes_topk(*plain, (*scale, inverses))
+            np.testing.assert_array_equal(found[1], far)
+            np.testing.assert_array_equal(found[0], ids)
+    vectors = draw.normal(size=(questions, 6))
+    floats = Questions(weights, decoder=decoder, vectors=vectors)
+    wanted = question_topk(floats, database, min(9, rows), precision="float")
+    found = question_topk(floats, there, min(9, rows), precision="float")
+    np.testing.assert_allclose(found.distances, wanted.distances, rtol=1e-4, atol=1e-5)
+
+
+def test_a_question_that_catches_too_many_is_answered_all_the_same():
+    """All rows are tied, so that every one of them lies within the bound."""
+    database = words(rb.pack(np.ones((200_000, 64))))
+    found = question_topk(Questions(np.ones((3, 64))), database.on("cuda"), 10)
+    np.testing.assert_array_equal(found.ids, np.tile(np.arange(10), (3, 1)))
+
+
+def test_an_index_on_a_gpu_answers_questions():
+    draw = np.random.default_rng(0)
+    codes = rb.pack(draw.normal(size=(5000, 96)))
+    here, there = rb.HammingIndex(96), rb.HammingIndex(96, device="cuda")
+    for index in (here, there):
+        index.add(codes)
+        index.remove(range(5))
+        index.add(codes[:1000], range(9000, 10_000))
+    questions = Questions(draw.normal(size=(30, 96)))
+    for options in ({}, {"precision": "int8"}, {"among": range(100, 400)}, {"shortlist": 50}):
+        wanted, found = (index.search(questions, 10, **options) for index in (here, there))
+        np.testing.assert_array_equal(found.ids, wanted.ids)
+        np.testing.assert_array_equal(found.distances, wanted.distances)

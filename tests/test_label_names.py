@@ -9,7 +9,6 @@ import torch
 import rankbits as rb
 from rankbits import _check, losses
 from rankbits.data import Examples, RandomBatches
-from rankbits.evaluate import h2q_average_precision
 
 DRAW = np.random.default_rng(0)
 NAMES = np.array(["wren", "crow", "tit", "owl"])
@@ -61,15 +60,6 @@ def test_evaluation_by_names_is_that_by_numbers(form, how):
     assert judge(made(NAMES[own]), made(NAMES[rest])) == judge(own, rest)
 
 
-def test_the_protocol_of_h2q_takes_names():
-    sides = CODES[:40], CODES[40:]
-    floats = X[:40], X[40:]
-    numbers = h2q_average_precision(*sides, NUMBERS[:40], NUMBERS[40:], *floats, k=20)
-    names = NAMES[NUMBERS]
-    named = h2q_average_precision(*sides, names[:40].tolist(), names[40:], *floats, k=20)
-    np.testing.assert_array_equal(numbers, named)
-
-
 def test_quantizers_examples_batches_and_losses_take_names():
     names = NAMES[NUMBERS].tolist()
     _, numbers = np.unique(NAMES[NUMBERS], return_inverse=True)
@@ -98,7 +88,7 @@ def test_quantizers_examples_batches_and_losses_take_names():
         (lambda: rb.rank_codes(CODES, CODES, [["a", "b"]], ["a"]),
          "query_labels that are names must have shape (n,); got (1, 2)."),
         (lambda: _check.labels("labels", ["a", ""], 2),
-         "labels must not be empty names; row 1 is one."),
+         "labels must not be empty strings; row 1 is one."),
         (lambda: _check.labels("labels", ["a", None], 2), "row 1 has None."),
         (lambda: _check.labels("labels", [["a"], ["b", "c"]], 2), "must be an array of numbers"),
         (lambda: _check.labels("labels", NAMES, 4), "numbers here; got names such as 'wren'."),

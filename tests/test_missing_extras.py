@@ -10,8 +10,9 @@ import pytest
 import rankbits as rb
 from rankbits.data.arrays import read_array
 from rankbits.data.folders import read_examples
-from rankbits.data.publishers.omniglot import _pixels
 from rankbits.indexes.export import to_arrow, to_faiss
+from rankbits.papers.publishers.labelme import _read_matlab
+from rankbits.papers.publishers.omniglot import _decode
 
 X = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
 INDEX = rb.HammingIndex(4).add(rb.pack(X))
@@ -27,7 +28,8 @@ INDEX = rb.HammingIndex(4).add(rb.pack(X))
         ("faiss", lambda path: rb.Sign().fit(X).to_faiss(), "to_faiss needs the package faiss-cpu"),
         ("onnx", lambda path: rb.Sign().fit(X).to_onnx("x.onnx"), "to_onnx needs the package onnx"),
         ("pandas", lambda path: rb.Report({}, "", 0, 0).to_frame(), "to_frame needs the package"),
-        ("PIL", lambda path: _pixels("a.png", b""), "Images need Pillow"),
+        ("scipy", lambda path: _read_matlab(path), "needs the package scipy: pip install scipy"),
+        ("PIL", lambda path: _decode("a.png", b""), "Images need Pillow"),
     ],
 )
 def test_is_named_in_one_sentence(monkeypatch, tmp_path, package, call, sentence):

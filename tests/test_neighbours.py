@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 import rankbits as rb
 from rankbits._check import Refusal
 from rankbits.data import Examples
-from rankbits.data.protocols import Protocol
+from rankbits.data.protocol import Protocol
 from rankbits.losses import (
     DPSH,
     DTSH,
@@ -28,11 +28,11 @@ from rankbits.losses import (
     neighbour_grades,
     neighbour_thresholds,
 )
-from rankbits.losses.named import named
+from rankbits.losses.named import make_loss
 from rankbits.losses.neighbours import GRADES, SHARES
-from rankbits.reproduce import neighbours as cells
-from rankbits.reproduce.recipe import recipe_of
-from rankbits.reproduce.rows import Settings
+from rankbits.papers import neighbours as cells
+from rankbits.papers.recipe import make_recipe
+from rankbits.papers.rows import Settings
 from rankbits.train.optimisers import set_alpha
 from rankbits.train.source import Source
 
@@ -185,7 +185,7 @@ def test_refusals(act, sentence):
 def test_losses_of_another_library_see_classes_from_zero():
     pytest.importorskip("pytorch_metric_learning")
     labels = np.array([30, 7, 7, 30, 12])
-    loss = named("pml:ProxyNCALoss", 4, labels)
+    loss = make_loss("pml:ProxyNCALoss", 4, labels)
     assert loss.loss.proxies.shape == (3, 4)
     z = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
     value = loss(z, torch.tensor(labels))
@@ -193,7 +193,7 @@ def test_losses_of_another_library_see_classes_from_zero():
     assert [name for name, _ in loss.named_parameters()] == ["loss.proxies"]
     with pytest.raises(Refusal, match="labels must be those of the training set"):
         loss(z, torch.tensor([8, 7, 7, 30, 12]))
-    assert type(named("pml:ContrastiveLoss", 4, labels)).__name__ == "ContrastiveLoss"
+    assert type(make_loss("pml:ContrastiveLoss", 4, labels)).__name__ == "ContrastiveLoss"
 
 
 def table(**changes):
@@ -203,7 +203,7 @@ def table(**changes):
         "train": {"data": "clinc150-neighbours", "model": "linear", "loss": "tie-aware-ndcg",
                   "batch_size": 50, "epochs": 4},
     }  # fmt: skip
-    return recipe_of("talr/table3/m", facts | changes)
+    return make_recipe("talr/table3/m", facts | changes)
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def source(monkeypatch):
     examples = Examples(x.astype(np.float32), np.arange(280))
     how = Protocol("mine", examples, rows[:200], rows[240:], rows[:240], metric="NDCG")
     made = Source(examples.subset(how.train), None, how)
-    monkeypatch.setattr(cells, "source_of", lambda config, seen, short: made)
+    monkeypatch.setattr(cells, "read_cell_source", lambda config, seen, short: made)
     return made
 
 

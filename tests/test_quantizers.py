@@ -372,6 +372,21 @@ def test_an_account_of_what_was_lost(made):
     assert 0 < lost.distinct <= 1 and 0 <= lost.balance < 0.5
 
 
+@pytest.mark.parametrize(
+    ("dtype", "sentence"),
+    [
+        (np.int8, "16 int8 numbers to 8 bits: 16 times smaller"),
+        (np.float16, "16 float16 numbers to 8 bits: 32 times smaller"),
+        (np.float32, "16 floats to 8 bits: 64 times smaller"),
+    ],
+)
+def test_an_account_counts_the_bytes_that_the_embeddings_had(dtype, sentence):
+    rows = np.random.default_rng(0).normal(0, 40, (200, 16)).clip(-127, 127).astype(dtype)
+    quantizer = rb.Projection(8).fit(rows)
+    for given in (rows, torch.from_numpy(rows)):
+        assert str(rb.account(quantizer, given)).startswith(sentence)
+
+
 def test_class_bits_tell_known_classes_apart_and_keep_the_rest():
     draw = np.random.default_rng(5)
     centres = 0.6 * draw.normal(size=(8, 40))

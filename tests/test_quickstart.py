@@ -123,7 +123,7 @@ def test_a_sorting_script_disagrees_with_itself(done):
 
 
 def test_the_digits_can_be_served(done):
-    report = rb.report.read(done[0] / "pca-sign-16").report
+    report = rb.report.read_entry(done[0] / "pca-sign-16").report
     with few_steps():
         service = digits_service(report, bits=16)
     assert service.index.count() == 1497 and service.index.bits == 16

@@ -10,11 +10,11 @@ import pytest
 
 from layouts import NETWORK, make_cifar10, unsummed, with_features
 from rankbits._check import Refusal
-from rankbits.reproduce import cell as cells
-from rankbits.reproduce.cell import run_cell
-from rankbits.reproduce.recipe import recipes
-from rankbits.reproduce.rows import Settings
-from rankbits.reproduce.source import SHORT
+from rankbits.papers import cell as cells
+from rankbits.papers.cell import run_cell
+from rankbits.papers.recipe import read_recipes
+from rankbits.papers.rows import Settings
+from rankbits.papers.source import SHORT
 from rankbits.train import source as sources
 from rankbits.train.checkpoints import is_finished
 
@@ -42,7 +42,7 @@ def made(tmp_path, monkeypatch):
 
 
 def run(settings: Settings, name: str) -> list[dict]:
-    (one,) = recipes(settings.recipes, [name])
+    (one,) = read_recipes(settings.recipes, [name])
     return run_cell(one, one.cells(16, 0)[0], settings)
 
 

@@ -6,7 +6,6 @@ import io
 import itertools
 import json
 import re
-import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -19,11 +18,20 @@ from rankbits._files import write_arrays
 from rankbits.cli import main
 from rankbits.data.digits import digits
 from rankbits.data.examples import Examples
-from rankbits.data.protocols import Protocol
-from rankbits.report import Entry, compare, difference, grouped, holm, look, read
-from rankbits.report.png import heat, png
-from rankbits.report.samples import small
-from rankbits.report.svg import Series, plot, ticks
+from rankbits.data.protocol import Protocol
+from rankbits.papers import protocols
+from rankbits.report import (
+    Entry,
+    compare,
+    compare_paired,
+    correct_by_holm,
+    group_entries,
+    measure_codes,
+    read_entry,
+)
+from rankbits.report.png import colour_correlations, encode_png
+from rankbits.report.samples import shrink
+from rankbits.report.svg import Series, choose_ticks, plot
 from rankbits.types import Evidence, Figure, evidence
 
 ROWS = np.random.default_rng(0)
@@ -51,7 +59,7 @@ def an_entry(name="a", value=0.5, **more):
 
 @given(st.lists(st.integers(-6, 6), min_size=1, max_size=9))
 def test_the_exact_test_is_enumeration(gaps):
-    found = difference(gaps, np.zeros(len(gaps)))
+    found = compare_paired(gaps, np.zeros(len(gaps)))
     sums = [
         abs(sum(s * g for s, g in zip(signs, gaps, strict=True)))
         for signs in itertools.product((1, -1), repeat=len(gaps))
@@ -63,12 +71,12 @@ def test_the_exact_test_is_enumeration(gaps):
 
 def test_drawn_swaps_agree_with_the_normal_limit_and_are_never_zero():
     gaps = np.random.default_rng(3).normal(0.1, 1, 400)
-    found = difference(gaps, np.zeros(400))
+    found = compare_paired(gaps, np.zeros(400))
     z = gaps.sum() / np.sqrt((gaps**2).sum())
     limit = 2 * (1 - 0.5 * (1 + np.vectorize(__import__("math").erf)(abs(z) / 2**0.5)))
     assert not found.exact and found.p == pytest.approx(limit, abs=0.02)
-    assert found == difference(gaps, np.zeros(400))  # from a seed
-    sure = difference(np.ones(50), np.zeros(50))
+    assert found == compare_paired(gaps, np.zeros(400))  # from a seed
+    sure = compare_paired(np.ones(50), np.zeros(50))
     assert sure.p == 1 / 10_001 and (sure.low, sure.high) == (1, 1)
     half = gaps.std() / 20
     assert found.low == pytest.approx(gaps.mean() - 1.96 * half, abs=0.02)
@@ -77,9 +85,9 @@ def test_drawn_swaps_agree_with_the_normal_limit_and_are_never_zero():
 
 def test_undefined_queries_leave_the_test_and_order_turns_the_sign():
     first, second = [0.5, np.nan, 0.25, 1.0], [0.25, 0.5, np.nan, 0.5]
-    one, other = difference(first, second), difference(second, first)
+    one, other = compare_paired(first, second), compare_paired(second, first)
     assert one.queries == 2 and one.mean == 0.375 == -other.mean and one.p == other.p == 0.5
-    assert difference([1.0, 1.0], [1.0, 1.0]).p == 1
+    assert compare_paired([1.0, 1.0], [1.0, 1.0]).p == 1
 
 
 def test_refusals_of_a_difference():
@@ -91,12 +99,12 @@ def test_refusals_of_a_difference():
         (([np.inf], [1.0]), "must be finite"),
     ]:
         with pytest.raises(rb.Refusal, match=re.escape(sentence)):
-            difference(*pair)
+            compare_paired(*pair)
 
 
 @given(st.lists(st.floats(0.0001, 1), max_size=8))
 def test_holm_never_lowers_keeps_order_and_ends_at_one(values):
-    found = holm(values)
+    found = correct_by_holm(values)
     assert all(v <= f <= 1 for v, f in zip(values, found, strict=True))
     order = np.argsort(values, kind="stable")
     assert (np.diff(np.array(found)[order]) >= 0).all() if values else found == []
@@ -133,7 +141,7 @@ def test_evidence_past_the_limit_keeps_the_figures_only(tmp_path, monkeypatch):
     Evidence({"mAP": np.ones(160)}, (codes, codes), (LABELS, LABELS)).save(tmp_path / "j.npz")
     again = Evidence.load(tmp_path / "j.npz")
     assert again.codes is None and again.labels is None and len(again.per_query["mAP"]) == 160
-    assert look(again) is None
+    assert measure_codes(again) is None
 
 
 def test_damaged_evidence_is_refused(tmp_path):
@@ -147,7 +155,7 @@ def test_damaged_evidence_is_refused(tmp_path):
             Evidence.load(path)
     for facts in ({}, {"exclude_self": "0"}, {"exclude_self": "0", "relevance": "al"}):
         write_arrays(path, "judged", facts, {"figure.mAP": np.ones(3)})
-        with pytest.raises(rb.Refusal, match="damaged or not what a judged run leaves"):
+        with pytest.raises(rb.Refusal, match="damaged or not the evidence of a judged run"):
             Evidence.load(path)
     with pytest.raises(rb.Refusal, match="all of one length"):
         Evidence({"a": [1.0], "b": [1.0, 2.0]})
@@ -169,7 +177,9 @@ def test_a_report_is_read_back_and_other_json_is_refused():
 
 def test_what_is_seen_is_what_plain_counting_finds():
     codes = rb.pack(X)
-    seen = look(Evidence({}, (codes[QUERIES], codes[DATABASE]), (LABELS[:40], LABELS[40:])))
+    seen = measure_codes(
+        Evidence({}, (codes[QUERIES], codes[DATABASE]), (LABELS[:40], LABELS[40:]))
+    )
     distances = rb.hamming(codes[QUERIES], codes[DATABASE])
     same = LABELS[:40, None] == LABELS[None, 40:]
     for shown, pairs in ((seen.neighbours, distances[same]), (seen.others, distances[~same])):
@@ -187,9 +197,9 @@ def test_a_bit_that_never_changes_correlates_with_nothing():
     values = X.copy()
     values[:, 0] = 1
     codes = rb.pack(values)
-    seen = look(Evidence({}, (codes[:2], codes), (LABELS[:2], LABELS)))
+    seen = measure_codes(Evidence({}, (codes[:2], codes), (LABELS[:2], LABELS)))
     assert seen.ones[0] == 1 and (seen.correlation[0] == 0).all()
-    assert look(Evidence({}, (codes[:2], codes), (LABELS[:2], LABELS + 9))) is None
+    assert measure_codes(Evidence({}, (codes[:2], codes), (LABELS[:2], LABELS + 9))) is None
 
 
 # groups
@@ -201,7 +211,7 @@ def test_seeds_are_grouped_with_mean_and_deviation():
         for i, v in enumerate((0.4, 0.5, 0.9))
     ]
     other = an_entry("other", 0.1, settings={"loss": "dch", "seed": 0})
-    groups = grouped([runs[0], other, *runs[1:], an_entry("other")])
+    groups = group_entries([runs[0], other, *runs[1:], an_entry("other")])
     assert [(g.name, len(g.entries)) for g in groups] == [
         ("run", 3), ("other", 1), ("other (2)", 1)
     ]  # fmt: skip
@@ -219,7 +229,7 @@ def test_one_name_is_one_method_and_must_have_one_length(tmp_path):
     found = compare([f"m={a}", f"m={b}", a], measure=False)
     assert [len(g.entries) for g in found.groups] == [2, 1] and len(found.differences) == 1
     with pytest.raises(rb.Refusal, match=r"'m' names codes of .* bits; give each its own NAME="):
-        grouped([an_entry("m", named=True), an_entry("m", named=True, bits=4)])
+        group_entries([an_entry("m", named=True), an_entry("m", named=True, bits=4)])
 
 
 def test_other_queries_are_not_compared(tmp_path):
@@ -243,9 +253,8 @@ def runs(tmp_path_factory):
     own = Protocol("small", examples, order[100:], order[:100], order[100:], metric="precision@10")
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
-        source = sys.modules["rankbits.train.source"]  # rb.train is the function of that name
-        patch.setattr(source, "PROTOCOLS", ("small",))
-        patch.setattr(source, "protocol", lambda *_: own)
+        patch.setitem(protocols.SETTINGS, "small", None)
+        patch.setattr(protocols, "protocol", lambda *_: own)
         patch.setenv("RANKBITS_DATA", str(folder / "data"))
         for seed in ("0", "1"):
             words = "train --data small --bits 12 --epochs 2 --workers 0 --judge --no-tensorboard"
@@ -267,7 +276,7 @@ def test_judged_runs_become_a_page_with_everything(runs, tmp_path, capsys):
     ):  # fmt: skip
         assert heading in text, heading
     assert "label d" in text and text.count("data:image/png") >= 4 * 11
-    entry = read(runs / "hash-seed0")
+    entry = read_entry(runs / "hash-seed0")
     assert set(entry.evidence.per_query) == {"mAP", "precision@10"} and entry.seconds > 0
     codes = entry.evidence.codes
     again = rb.evaluate(*codes, *entry.evidence.labels)
@@ -286,13 +295,13 @@ def test_a_run_of_other_queries_or_damaged_is_refused(runs, tmp_path):
     assert "How they learned" not in found.to_html() and found.costs[0].seconds is None
     Evidence({"mAP": np.ones(7)}).save(folder / "judged.npz")
     with pytest.raises(rb.Refusal, match="not of the same queries"):
-        read(folder)
+        read_entry(folder)
     (folder / "judged.npz").unlink()
     found = compare([str(folder)], measure=False)
     assert "Curves, distances and bits need the codes" in " ".join(found.missing)
     (folder / "run.json").write_text('{"config": 3, "inputs": [], "class_names": []}')
     with pytest.raises(rb.Refusal, match="damaged or not a run"):
-        read(folder)
+        read_entry(folder)
 
 
 # the page
@@ -407,7 +416,7 @@ def test_image_files_are_shown_small_and_an_unreadable_one_is_said(tmp_path):
         pair[-1].write_text("\n".join(lines))
     found = compare([folder], images=(pair[0], pair[1]), many=2, measure=False)
     assert len(found.samples) == 2 and found.to_html().count("data:image/png") == 2 * 11 + 1
-    aps = [s.answers[0].value for s in found.samples]
+    aps = [s.rows[0].value for s in found.samples]
     assert aps == sorted(aps) and aps[0] < found.headline[0].value < aps[1]
     for path in tmp_path.glob("d*.png"):
         path.write_bytes(b"no image")
@@ -424,9 +433,9 @@ def test_samples_leave_the_query_itself_out_and_know_several_labels(tmp_path):
     entry = Entry("self", "", report, kept, class_names=("red", "green", "blue"))
     found = compare([entry], images=(images, images), many=1, measure=False)
     sample = found.samples[0]
-    assert len(sample.answers[0].nearest) == 10 and "red" in sample.label
-    assert sample.image not in {n.image for n in sample.answers[0].nearest}
-    assert all(n.relevant for n in sample.answers[0].nearest)  # all share the first label
+    assert len(sample.rows[0].nearest) == 10 and "red" in sample.label
+    assert sample.image not in {n.image for n in sample.rows[0].nearest}
+    assert all(n.relevant for n in sample.rows[0].nearest)  # all share the first label
 
 
 def test_data_that_is_gone_or_has_no_images_is_said(tmp_path):
@@ -437,11 +446,13 @@ def test_data_that_is_gone_or_has_no_images_is_said(tmp_path):
         (np.arange(40), np.arange(40, 160)),
     )  # fmt: skip
     gone = Entry("run", "", report, kept, settings={"data": "nowhere", "bits": 12})
-    word = compare([gone], measure=False).missing[-1]
-    assert "the data of run is not at hand (nowhere is neither a file or folder" in word
+    word = compare([gone], measure=False, find_protocol=protocols.find_protocol).missing[-1]
+    assert "the data of run cannot be read (nowhere is neither a file or folder" in word
     np.savez(tmp_path / "x.npz", features=X, labels=LABELS)
     features = Entry("run", "", report, kept, settings={"data": str(tmp_path / "x.npz")})
-    assert "features, not images" in compare([features], measure=False).missing[-1]
+    words = compare([features], measure=False, find_protocol=protocols.find_protocol).missing
+    assert "features, not images" in words[-1]
+    assert "no images were given" in compare([features], measure=False).missing[-1]
 
 
 def test_rankings_of_different_kinds_are_told_apart(tmp_path, capsys):
@@ -466,7 +477,7 @@ def test_rankings_of_different_kinds_are_told_apart(tmp_path, capsys):
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6), st.integers(3, 8))
 def test_ticks_are_few_rising_and_inside(low, length, most):
     high = low + length
-    found = ticks(low, high, most)
+    found = choose_ticks(low, high, most)
     assert len(found) <= most
     assert all(a < b for a, b in itertools.pairwise(found))
     slack = 1e-6 * max(abs(low), abs(high), length)
@@ -492,13 +503,13 @@ def test_a_png_is_what_other_readers_see(shape):
     from PIL import Image
 
     pixels = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
-    seen = np.asarray(Image.open(io.BytesIO(png(pixels))))
+    seen = np.asarray(Image.open(io.BytesIO(encode_png(pixels))))
     np.testing.assert_array_equal(seen, pixels.squeeze(2) if shape[-1] == 1 else pixels)
     with pytest.raises(rb.Refusal, match="Pixels must be uint8"):
-        png(pixels.astype(float))
+        encode_png(pixels.astype(float))
 
 
 def test_large_pictures_are_made_small():
-    assert small(np.zeros((512, 400, 3), np.uint8)).shape == (51, 40, 3)
-    assert heat(np.eye(300)).shape == (100, 100, 4)
-    assert json.dumps(ticks(0, 0)) == "[0.0]"
+    assert shrink(np.zeros((512, 400, 3), np.uint8)).shape == (51, 40, 3)
+    assert colour_correlations(np.eye(300)).shape == (100, 100, 4)
+    assert json.dumps(choose_ticks(0, 0)) == "[0.0]"

@@ -17,12 +17,19 @@ from layouts import NETWORK, make_cifar10, make_cifar100, unsummed, with_feature
 from rankbits._check import Refusal
 from rankbits.cli import main
 from rankbits.data.examples import Examples
-from rankbits.reproduce import jobs, rows
-from rankbits.reproduce.cell import run_cell
-from rankbits.reproduce.recipe import Cell, changed, names, read_recipe, recipe_of, recipes
-from rankbits.reproduce.rows import Settings
-from rankbits.reproduce.scaled import scaled
-from rankbits.reproduce.source import reduced
+from rankbits.papers import jobs, rows
+from rankbits.papers.cell import run_cell
+from rankbits.papers.recipe import (
+    Cell,
+    change_settings,
+    list_names,
+    make_recipe,
+    read_recipe,
+    read_recipes,
+)
+from rankbits.papers.rows import Settings
+from rankbits.papers.scaled import make_scaled
+from rankbits.papers.source import reduce_images
 from rankbits.train import TrainConfig
 
 RECIPES = Path(__file__).parent.parent / "reproduce"
@@ -71,13 +78,13 @@ def command(made: Path, *words: str) -> list[str]:
 
 
 def kept(made: Path, short: bool = True) -> list[dict]:
-    return rows.read(rows.file_of(made / "recipes" / "results", "Made", short))
+    return rows.read_rows(rows.name_file(made / "recipes" / "results", "Made", short))
 
 
 # reading
 
 
-@pytest.mark.parametrize("name", names(RECIPES))
+@pytest.mark.parametrize("name", list_names(RECIPES))
 def test_every_committed_recipe_is_whole(name):
     one = read_recipe(RECIPES / f"{name}.toml", name)
     for cell in one.cells():
@@ -97,7 +104,7 @@ def test_the_papers_figures_are_found_by_code_length():
 
 
 def test_cells_are_code_lengths_by_what_varies_by_seeds():
-    one = recipe_of("a/b", PLAIN | {"vary": {"lr": [0.1, 0.2]}})
+    one = make_recipe("a/b", PLAIN | {"vary": {"lr": [0.1, 0.2]}})
     assert len(one.cells()) == 2 * 2 * 2
     assert one.cells(32, 7) == [Cell(32, 7, {"lr": 0.1}), Cell(32, 7, {"lr": 0.2})]
     assert one.config(one.cells(32, 7)[1]).lr == 0.2
@@ -106,9 +113,9 @@ def test_cells_are_code_lengths_by_what_varies_by_seeds():
 
 def test_an_option_is_changed_and_the_recipe_is_not():
     train = {"lr": 1.0, "options": {"form": "exact"}}
-    assert changed(train, {"options.alpha": 2})["options"] == {"form": "exact", "alpha": 2}
+    assert change_settings(train, {"options.alpha": 2})["options"] == {"form": "exact", "alpha": 2}
     assert train == {"lr": 1.0, "options": {"form": "exact"}}
-    assert changed({"lr": 1.0}, {}) == {"lr": 1.0}
+    assert change_settings({"lr": 1.0}, {}) == {"lr": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -139,21 +146,21 @@ def test_an_option_is_changed_and_the_recipe_is_not():
 )
 def test_a_wrong_recipe_is_refused_in_a_sentence(changes, sentence):
     with pytest.raises(Refusal) as refusal:
-        recipe_of("a/b", PLAIN | changes)
+        make_recipe("a/b", PLAIN | changes)
     assert sentence in str(refusal.value)
 
 
 def test_names_are_files_and_folders(made):
     folder = made / "recipes"
-    assert [one.name for one in recipes(folder, ["made"])] == ["made/cel", "made/curve"]
-    assert next(one.name for one in recipes(folder, ["made/cel.toml", "made"])) == "made/cel"
+    assert [one.name for one in read_recipes(folder, ["made"])] == ["made/cel", "made/curve"]
+    assert next(one.name for one in read_recipes(folder, ["made/cel.toml", "made"])) == "made/cel"
     with pytest.raises(Refusal, match=r"There is no recipe 'made/cell'.*did you mean 'made/cel'"):
-        recipes(folder, ["made/cell"])
+        read_recipes(folder, ["made/cell"])
     with pytest.raises(Refusal, match="There is no folder of recipes"):
-        recipes(folder / "none")
+        read_recipes(folder / "none")
     (folder / "bad.toml").write_text("x =")
     with pytest.raises(Refusal, match="is not TOML"):
-        recipes(folder, ["bad"])
+        read_recipes(folder, ["bad"])
 
 
 # running
@@ -222,7 +229,7 @@ def test_every_quantizer_is_judged_from_one_training(tmp_path, monkeypatch):
     names = ["none", "itq", "h2q", "h2q-l1", "random"]
     table = PLAIN | {"quantizers": names, "metric": "mAP@5000 broken", "figures": {}}
     table |= {"train": PLAIN["train"] | {"data": "cifar10-h2q"}, "choose": {"lr": [0.001, 0.01]}}
-    one = recipe_of("a/b", table)
+    one = make_recipe("a/b", table)
     settings = Settings(str(tmp_path), "cpu", short=True)
     found = run_cell(one, one.cells(16, 0)[0], settings)
     assert [row["quantizer"] for row in found] == names
@@ -275,20 +282,20 @@ def row(seed: int, value: float, **more) -> dict:
 
 def test_a_new_row_takes_the_place_of_the_old(tmp_path):
     path = tmp_path / "results" / "a.jsonl"
-    rows.write(path, [row(1, 0.1), row(0, 0.2)])
-    rows.write(path, [row(1, 0.3), row(0, 0.4, vary={"lr": 1})])
-    found = rows.read(path)
+    rows.write_rows(path, [row(1, 0.1), row(0, 0.2)])
+    rows.write_rows(path, [row(1, 0.3), row(0, 0.4, vary={"lr": 1})])
+    found = rows.read_rows(path)
     assert [(r["seed"], r["value"]) for r in found] == [(0, 0.2), (1, 0.3), (0, 0.4)]
     assert [p.name for p in path.parent.iterdir()] == ["a.jsonl"]  # no lock is left about
 
 
 def test_a_damaged_line_is_refused_and_nothing_is_lost(tmp_path):
     path = tmp_path / "a.jsonl"
-    rows.write(path, [row(0, 0.1)])
+    rows.write_rows(path, [row(0, 0.1)])
     path.write_text(path.read_text() + '{"name": "b"\n')
     before = path.read_bytes()
     with pytest.raises(Refusal, match=r"Line 2 of .* is no row"):
-        rows.write(path, [row(1, 0.2)])
+        rows.write_rows(path, [row(1, 0.2)])
     assert path.read_bytes() == before
 
 
@@ -300,7 +307,7 @@ def test_the_commit_is_the_environments_where_it_says_one(monkeypatch):
 
 
 def test_a_job_knows_its_rows():
-    one = recipe_of("a/b", PLAIN | {"quantizers": ["none", "itq"], "figures": {}})
+    one = make_recipe("a/b", PLAIN | {"quantizers": ["none", "itq"], "figures": {}})
     job = jobs.Job(one, one.cells()[0])
     assert job.keys(Settings()) == {
         '["a/b", 16, "none", {}, 0]', '["a/b", 16, "itq", {}, 0]'
@@ -313,21 +320,21 @@ def test_a_job_knows_its_rows():
 
 def test_scaling_is_by_the_training_rows_and_leaves_the_head_to_learn():
     x = np.random.default_rng(0).normal(5.0, 3.0, (200, 6)).astype(np.float32)
-    model = scaled(TrainConfig(bits=4, model="linear"), Examples(x, np.arange(200) % 2))
+    model = make_scaled(TrainConfig(bits=4, model="linear"), Examples(x, np.arange(200) % 2))
     seen = (torch.from_numpy(x) - model.middle) / model.spread
     assert torch.allclose(seen.mean(0), torch.zeros(6), atol=1e-5)
     assert float(seen.square().mean()) == pytest.approx(1.0, rel=1e-5)
     assert [tuple(p.shape) for p in model.parameters()] == [(4, 6), (4,)]
     images = Examples(np.zeros((2, 8, 8, 3), np.uint8), [0, 1])
     with pytest.raises(Refusal, match="scaled is for features; got images"):
-        scaled(TrainConfig(bits=4), images)
+        make_scaled(TrainConfig(bits=4), images)
 
 
 def test_images_are_reduced_and_dark_ink_made_bright():
     page = np.full((3, 8, 8, 1), 255, np.uint8)
     page[:, :4] = 0
-    small = reduced(Examples(page, [0, 1, 2]), 4, dark=True)
+    small = reduce_images(Examples(page, [0, 1, 2]), 4, dark=True)
     assert small.inputs.shape == (3, 4, 4, 1) and list(small.labels) == [0, 1, 2]
     assert (small.inputs[:, 0] == 255).all() and (small.inputs[:, -1] == 0).all()
     with pytest.raises(Refusal, match="got features"):
-        reduced(Examples(np.eye(3), [0, 1, 2]), 4)
+        reduce_images(Examples(np.eye(3), [0, 1, 2]), 4)

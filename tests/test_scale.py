@@ -245,3 +245,25 @@ def test_ray_is_an_extra(monkeypatch, rows):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(rb.Refusal, match=r"pip install 'rankbits\[ray\]'"):
         scale.encode(rb.Sign().fit(rows[0]), rows[0])
+
+
+def test_questions_are_searched_as_here(ray, rows, tmp_path):
+    codes = rb.pack(rows[0][:, :9])
+    questions = rb.Questions(rows[0][:30, :9])
+    for how in ({}, {"precision": "float"}):
+        found = scale.search(questions, codes, 25, rows=333, **how)
+        wanted = rb.HammingIndex(9).add(codes).search(questions, 25, **how)
+        np.testing.assert_array_equal(found.ids, wanted.ids, strict=True)
+        np.testing.assert_array_equal(found.distances, wanted.distances, strict=True)
+    found = scale.search(questions, codes, 5, rows=333, shortlist=60)
+    with open_index(tmp_path / "x.index", 9) as index:
+        index.add(codes)
+        wanted = index.search(questions, 5, shortlist=60)
+    np.testing.assert_array_equal(found.ids, wanted.ids)
+    found = scale.search(questions, tmp_path / "x.index", 5, shortlist=60)
+    np.testing.assert_array_equal(found.ids, wanted.ids)
+    np.testing.assert_array_equal(found.distances, wanted.distances)
+    with pytest.raises(rb.Refusal, match="A radius is a Hamming distance"):
+        scale.search(questions, codes, radius=3)
+    with pytest.raises(rb.Refusal, match="shortlist is for questions"):
+        scale.search(questions.codes(), codes, 3, shortlist=9)

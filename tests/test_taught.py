@@ -10,11 +10,12 @@ import rankbits as rb
 from rankbits.cli import main
 from rankbits.data.augment import View
 from rankbits.data.examples import Examples
+from rankbits.data.protocol import Protocol
 from rankbits.train import TrainConfig, features, teach, train
 from rankbits.train.features import frozen_features
 from rankbits.train.run import Inputs, Run, load_run
 from rankbits.train.source import read_source
-from rankbits.train.teach import surest, taught_examples
+from rankbits.train.teach import pick_surest, taught_examples
 
 
 def pictures(rows, seed=0):
@@ -51,7 +52,7 @@ def test_features_are_the_outputs_of_the_body_and_computed_once(teacher, tmp_pat
     assert found.inputs.dtype == np.float16
     np.testing.assert_allclose(found.inputs, wanted, atol=2e-3)
     np.testing.assert_array_equal(found.labels, examples.labels)
-    monkeypatch.setattr(features, "_computed", lambda *_, **__: pytest.fail("computed again"))
+    monkeypatch.setattr(features, "_compute", lambda *_, **__: pytest.fail("computed again"))
     np.testing.assert_array_equal(frozen_features(examples, config).inputs, found.inputs)
 
 
@@ -122,7 +123,7 @@ def test_the_surest_rows_of_each_class_are_kept():
     known = Examples(np.float32([[1, 0], [0, 1]]), [4, 9])
     draw = np.random.default_rng(0)
     new = Examples(draw.random((200, 2)).astype(np.float32), np.zeros(200, int))
-    rows, labels = surest([run, run], known, new, 0.3)
+    rows, labels = pick_surest([run, run], known, new, 0.3)
     x = new.inputs
     wanted = np.where(x[:, 0] > x[:, 1], 4, 9)
     np.testing.assert_array_equal(labels, wanted[rows])
@@ -137,18 +138,11 @@ def test_the_surest_rows_of_each_class_are_kept():
 def test_teachers_label_a_database_but_no_query_and_no_held_row(
     teacher, tmp_path, monkeypatch, capsys
 ):
-    from rankbits.data import protocols
-    from rankbits.train import source
-
     whole = pictures(200, seed=5)
     rows = np.random.default_rng(0).permutation(200)
-    mine = protocols.Protocol("mine", whole, rows[:40], rows[40:60], np.r_[rows[:40], rows[60:]])
-    monkeypatch.setattr(source, "PROTOCOLS", ("mine",))
-    monkeypatch.setattr(source, "protocol", lambda *_: mine)
-    config = TrainConfig(
-        data="mine", teachers=str(teacher.folder), taught=0.5, device="cpu", validation=0.25
-    )
-    found = read_source(config)
+    mine = Protocol("mine", whole, rows[:40], rows[40:60], np.r_[rows[:40], rows[60:]])
+    config = TrainConfig(teachers=str(teacher.folder), taught=0.5, device="cpu", validation=0.25)
+    found = read_source(config, mine)
     assert len(found.held) == 10
     known = 30
     more = found.train.inputs[known:]
@@ -164,18 +158,18 @@ def test_a_teacher_looks_at_the_same_images_once(tmp_path, monkeypatch):
     out = str(tmp_path / "run")
     run = train(examples=pictures(80), out=out, bits=8, epochs=3, batch_size=40, say=id)
     known, new = pictures(40), pictures(50, seed=9)
-    first = surest([run], known, new, 0.8)
+    first = pick_surest([run], known, new, 0.8)
     looked, embed = [], Run.embed
     monkeypatch.setattr(Run, "embed", lambda s, e, **o: looked.append(len(e)) or embed(s, e, **o))
-    for found, wanted in zip(surest([run], known, new, 0.8), first, strict=True):
+    for found, wanted in zip(pick_surest([run], known, new, 0.8), first, strict=True):
         np.testing.assert_array_equal(found, wanted)
     assert not looked
-    surest([run], known, pictures(51, seed=9), 0.8)
+    pick_surest([run], known, pictures(51, seed=9), 0.8)
     assert looked == [51]
     with torch.no_grad():
         next(run.model.parameters()).mul_(0.9)
     run.keep()
-    surest([run], known, new, 0.8)
+    pick_surest([run], known, new, 0.8)
     assert looked == [51, 40, 50]
 
 
@@ -184,7 +178,7 @@ def test_a_teacher_that_is_somebody_elses_is_left_as_it_is(teacher, tmp_path, mo
     shutil.rmtree(run.folder / "outputs", ignore_errors=True)
     monkeypatch.setattr(teach.os, "access", lambda path, mode: path != run.folder)
     before = sorted(run.folder.iterdir())
-    rows, _ = surest([run], pictures(40), pictures(50, seed=9), 0.8)
+    rows, _ = pick_surest([run], pictures(40), pictures(50, seed=9), 0.8)
     assert len(rows) == 40 and sorted(run.folder.iterdir()) == before
 
 

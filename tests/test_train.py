@@ -330,9 +330,10 @@ def test_patience_ends_a_run_and_the_best_weights_stay(own):
     rows = rb.train(
         examples=own, **SETTINGS | {"epochs": 1}
     ).config  # the split comes from the seed
-    train, held_rows = rb.data.protocols.split_own(own, rows.validation, rows.seed)
+    train, held_rows = rb.data.split_own(own, rows.validation, rows.seed)
     judge = Validation(own.subset(train), own.subset(held_rows), binary=True)
-    assert judge.measure(run.model, None, torch.device("cpu")) == run.progress.best
+    judged = judge.judge(run.model, None, torch.device("cpu"))
+    assert judged.mean_precision == run.progress.best
 
 
 @pytest.mark.learned

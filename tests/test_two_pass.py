@@ -13,10 +13,10 @@ import torch
 
 from rankbits import Refusal
 from rankbits.data.augment import View
-from rankbits.losses.named import LOSSES, named
+from rankbits.losses.named import LOSSES, make_loss
 from rankbits.train import Memory, Replay, batch_gradient
 from rankbits.train.memory import BatchLoss
-from rankbits.train.step import frozen_statistics, seed_of
+from rankbits.train.step import freeze_statistics, seed_of
 from unmeasured import UNMEASURED
 
 ROWS, BITS = 24, 12
@@ -80,7 +80,7 @@ def close(one, two, tolerance=1e-6):
 def test_two_passes_are_the_full_batch(images, labels, name, chunk):
     """Dropout and augmentation on; the reference keeps every chunk's graph in memory."""
     torch.manual_seed(1)
-    loss = BatchLoss(named(name, BITS, labels.numpy())).double()
+    loss = BatchLoss(make_loss(name, BITS, labels.numpy())).double()
     wanted, full, _ = gradients(network(), images, labels, loss, chunk=None, graph=chunk)
     value, found, _ = gradients(network(), images, labels, loss, chunk=chunk)
     assert value == pytest.approx(float(wanted), rel=1e-6)
@@ -90,7 +90,7 @@ def test_two_passes_are_the_full_batch(images, labels, name, chunk):
 
 def test_without_accidents_the_chunk_does_not_matter_at_all(images, labels):
     model = network().eval()
-    loss = BatchLoss(named("fastap", BITS, labels.numpy()))
+    loss = BatchLoss(make_loss("fastap", BITS, labels.numpy()))
     view = View(8, 1)
     _, full, _ = gradients(model, images, labels, loss, chunk=None, view=view)
     for chunk in (1, 7, 100):
@@ -108,7 +108,7 @@ def test_what_a_row_draws_differs_between_steps_and_places(images):
 
 
 def test_batch_norm_takes_each_chunk_and_learns_from_it_once(images, labels):
-    loss = BatchLoss(named("cel", BITS, labels.numpy()))
+    loss = BatchLoss(make_loss("cel", BITS, labels.numpy()))
     _, full, ran = gradients(network(norm=True), images, labels, loss, chunk=None, graph=8)
     _, found, buffers = gradients(network(norm=True), images, labels, loss, chunk=8)
     close(found, full)
@@ -121,8 +121,8 @@ def test_frozen_batch_norm_knows_no_chunks(images, labels):
         model(torch.rand(16, 64).double())
     model.train()
     model[4].p = 0.0  # dropout draws for a chunk
-    frozen_statistics(model)
-    loss = BatchLoss(named("cel", BITS, labels.numpy()))
+    freeze_statistics(model)
+    loss = BatchLoss(make_loss("cel", BITS, labels.numpy()))
     _, full, _ = gradients(model, images, labels, loss, chunk=None)
     for chunk in (1, 7):
         _, found, _ = gradients(model, images, labels, loss, chunk=chunk)
@@ -165,7 +165,7 @@ for chunk in (None, 512):
 def test_memory_joins_the_database(labels):
     torch.manual_seed(0)
     z, past = torch.randn(6, BITS), torch.randn(10, BITS)
-    inner = named("fastap", BITS, labels.numpy())
+    inner = make_loss("fastap", BITS, labels.numpy())
     loss = BatchLoss(inner, memory=10)
     loss.memory.add(past, torch.arange(10) % 5)
     own = torch.arange(6) % 5
@@ -177,7 +177,7 @@ def test_memory_joins_the_database(labels):
     assert found == wanted != inner(z, own)
     loss.remember()
     torch.testing.assert_close(loss.memory.rows, torch.cat([past, z])[-10:])
-    pairs = BatchLoss(named("cel", BITS, labels.numpy()), memory=10)
+    pairs = BatchLoss(make_loss("cel", BITS, labels.numpy()), memory=10)
     pairs.memory.add(past, torch.arange(10) % 5)
     every = torch.cat([own, torch.arange(10) % 5])
     assert pairs(z, own, own) == pairs.loss(torch.cat([z, past]), every)

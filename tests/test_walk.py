@@ -145,7 +145,7 @@ def test_python_finds_what_the_commands_find(home, walked, monkeypatch, capsys):
         assert found.ids[0][0].startswith("dots/")
         assert rb.evaluate_index(index, "queries/")["mAP"] > 0.9
     printed = [line.split()[3] for line in walked["search"].splitlines()[1:]]
-    assert found.ids[0].tolist() == lines["found"].ids[0].tolist() == printed
+    assert found.ids[0].tolist() == lines["results"].ids[0].tolist() == printed
 
 
 def test_the_page_shows_pictures_and_answers(home, walked, browser):  # noqa: F811

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from rankbits.report.svg import spelled, ticks
+from rankbits.report.svg import choose_ticks, spell_ticks
 
 WIDTH, LETTER = 760, 7.0  # of a drawing, of a letter
 APART, BETWEEN = 9, 11  # of the series of a row, and of rows
@@ -70,7 +70,9 @@ def dots(panels: Sequence[Panel], label: str, of: str, zero: bool = False) -> st
         def at(value: float, left: float = left, right: float = right) -> float:
             return left + (value - low) / (high - low) * (right - left)
 
-        parts += _across(panel.title, at, ticks(low, high, 5), (left, right), (head, bottom), of)
+        parts += _across(
+            panel.title, at, choose_ticks(low, high, 5), (left, right), (head, bottom), of
+        )
         if zero:
             parts.append(_line("a", at(0), at(0), head, bottom))
         for s, name in enumerate(series):
@@ -102,7 +104,7 @@ def lines(panels: Sequence[Panel], label: str, across: str, of: str) -> str:
         every = [y for points in panel.lines.values() for _, y in points]
         room = (max(every) - min(every) or 1.0) * 0.06
         low, high = min(every) - room, max(every) + room
-        up = ticks(low, high, 6)
+        up = choose_ticks(low, high, 6)
         marks = sorted({x for points in panel.lines.values() for x, _ in points})
         first, last = math.log(marks[0]), math.log(marks[-1])
 
@@ -115,7 +117,7 @@ def lines(panels: Sequence[Panel], label: str, across: str, of: str) -> str:
         def over(value: float, low: float = low, high: float = high) -> float:
             return bottom - (value - low) / (high - low) * (bottom - head)
 
-        for value, text in zip(up, spelled(up), strict=True):
+        for value, text in zip(up, spell_ticks(up), strict=True):
             parts.append(_line("g", left, right, over(value), over(value)))
             parts.append(_text(left - 8, over(value) + 4, text, "end"))
         said = f"{panel.title}, {of}"
@@ -147,7 +149,7 @@ def _across(
     """A panel's title, its axis with numbers below, and what they are of."""
     (left, right), (top, bottom) = sides, ends
     parts = [_text(left, top - 10, title, kind="t")]
-    for value, text in zip(values, spelled(values), strict=True):
+    for value, text in zip(values, spell_ticks(values), strict=True):
         parts.append(_line("g", at(value), at(value), top, bottom))
         parts.append(_text(at(value), bottom + 16, text, "middle"))
     parts.append(_line("a", left, right, bottom, bottom))

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 
-from rankbits.data import protocols
 from rankbits.data.examples import Examples
-from rankbits.data.protocols import Protocol
-from rankbits.data.publishers import inshop
-from rankbits.data.publishers.published import Published
+from rankbits.papers import protocols
+from rankbits.papers.publishers import inshop
+from rankbits.papers.publishers.published import Dataset
 
-READERS = {
-    "cifar": "read_ten", "fashion_mnist": "read", "nus_wide": "read", "imagenet100": "read",
-    "labelme": "read", "inshop": "read", "vehicleid": "read", "clinc150": "read",
-}  # fmt: skip
 PARTS = ("train", "queries", "validation", "database")
 
 
-def stand_in(name: str, rows: int) -> Published:
+def stand_in(name: str, rows: int) -> Dataset:
     """Rows with labels and the publisher's parts, no images: a protocol draws rows only."""
     classes = 21 if name.startswith("nuswide") else 100 if name[-3:] == "100" else 10
     classes = 150 if name.startswith("clinc150") else classes
@@ -34,41 +27,12 @@ def stand_in(name: str, rows: int) -> Published:
         "all": np.arange(rows), "once": np.arange(rows),
     }  # fmt: skip
     grouped = labels // 15 if classes == 150 else None
-    return Published(Examples(np.zeros((rows, 1), np.float32), shown, grouped), parts)
-
-
-def made(name: str, rows: int) -> Protocol:
-    """The protocol drawn from a stand-in of so many rows."""
-    published = stand_in(name, rows)
-    maker = protocols._MAKERS[name]
-
-    def read(*_: object) -> Published:
-        return published
-
-    for cell in maker.__closure__ or ():
-        if callable(cell.cell_contents):  # the reader a maker was made with
-            kept, cell.cell_contents = cell.cell_contents, read
-            try:
-                return maker(name, Path(), 0)
-            finally:
-                cell.cell_contents = kept
-    with patch(f"{protocols.__name__}.{_publisher(name)}.{_reader(name)}", read):
-        return maker(name, Path(), 0)
-
-
-def _publisher(name: str) -> str:
-    first = name.split("-")[0]
-    known = {"cifar10": "cifar", "fashion": "fashion_mnist", "nuswide": "nus_wide"}
-    return known.get(first, first)
-
-
-def _reader(name: str) -> str:
-    return READERS[_publisher(name)]
+    return Dataset(Examples(np.zeros((rows, 1), np.float32), shown, grouped), parts)
 
 
 def row(name: str) -> str:
     published = stand_in(name, 42_000)
-    few, many = made(name, 42_000), made(name, 84_000)
+    few, many = (protocols.draw_protocol(name, stand_in(name, n), 0) for n in (42_000, 84_000))
     cells = []
     for part in PARTS:
         a, b = getattr(few, part), getattr(many, part)
@@ -96,12 +60,15 @@ def row(name: str) -> str:
 
 def page() -> str:
     rows = "\n".join(map(row, protocols.PROTOCOLS))
-    notes = {name: made(name, 42_000).note for name in protocols.PROTOCOLS}
+    notes = {
+        name: protocols.draw_protocol(name, stand_in(name, 42_000), 0).note
+        for name in protocols.PROTOCOLS
+    }
     said = "\n".join(f"- `{name}`: {note}" for name, note in notes.items() if note)
     first = (inspect.getdoc(protocols) or "").split("\n\n")[0]
     return (
         f"# Protocols\n\n{first}\n\n`rankbits train --data NAME`, "
-        "`rankbits data check NAME`, `rankbits.data.protocol(name, root, seed)`. The files are "
+        "`rankbits data check NAME`, `rankbits.papers.protocol(name, root, seed)`. The files are "
         "yours to fetch, under `RANKBITS_DATA`; `data check` counts what is there and looks for "
         "rows that are in two parts. A protocol whose queries meet its database or its training "
         "rows is refused.\n\n"

@@ -20,7 +20,7 @@ from generated.claims import CANNOT, NONE, Claim, Finding  # noqa: E402
 from generated.evidence import Evidence, load, origins  # noqa: E402
 from generated.figures import FIGURES  # noqa: E402
 from generated.rows import table  # noqa: E402
-from rankbits.reproduce import recipes  # noqa: E402
+from rankbits.papers import read_recipes  # noqa: E402
 
 PAGE = HERE.parent / "results.md"
 SHORT = 130  # letters of a sentence that a table can hold
@@ -53,7 +53,7 @@ is **reproduced** or **not reproduced** by the rule it states (*so far*, where r
 @functools.cache
 def expected(folder: str) -> int:
     """The rows that the recipes of a folder make when all of them are run."""
-    return sum(len(one.cells()) * len(one.quantizers) for one in recipes(RECIPES, [folder]))
+    return sum(len(one.cells()) * len(one.quantizers) for one in read_recipes(RECIPES, [folder]))
 
 
 def lacking(evidence: Evidence, claim: Claim) -> int:

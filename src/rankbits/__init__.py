@@ -1,7 +1,7 @@
 """rankbits: learn to rank, in bits.
 
 Train embeddings and binary codes for the ranking metric itself, turn any embedding into bits,
-search the bits exactly, and judge rankings without letting ties lie.
+search the bits exactly, and judge rankings with ties counted exactly.
 """
 
 from rankbits import report as report
@@ -39,7 +39,7 @@ from rankbits.quantizers import (
     SupervisedRotation,
 )
 from rankbits.train import Run, TrainConfig, load_run, train
-from rankbits.types import Codes, Ranking, Report, Results, pack
+from rankbits.types import Codes, Questions, Ranking, Report, Results, pack
 
 __version__ = VERSION
 
@@ -51,6 +51,7 @@ __all__ = [
     "Encoder",
     "HammingIndex",
     "Projection",
+    "Questions",
     "RandomRotation",
     "Ranking",
     "Refusal",

@@ -1,8 +1,8 @@
-"""Every refusal is worded here: one sentence that says what it must be and what came.
+"""Checks of arguments that several rooms share.
 
-Nothing in this room computes; each function returns its argument in the form the library works
-with, or raises :class:`Refusal`, a ``ValueError`` whose text is meant for the person who made the
-call.
+``_check.whole("bits", value, 1)`` returns the argument in the form the library works with, or
+raises :class:`Refusal`, a ``ValueError`` with one sentence for the person who made the call: what
+it must be, and what came. Checks that one room needs are in that room, and call ``refuse``.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ class Refusal(ValueError):
 
 
 def refuse(sentence: str) -> NoReturn:
+    """Raise a ``Refusal`` with this sentence."""
     raise Refusal(sentence)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """``" (did you mean 'x'?)"``, or nothing when no known word is near."""
+    """The end of a refusal: ``" (did you mean 'x'?)"``, or "" where no known word is near."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f" (did you mean '{close[0]}'?)" if close else ""
 
@@ -74,13 +75,13 @@ def cutoff(value: Any) -> int:
 
 
 def cutoffs(values: Any) -> tuple[int, ...]:
-    """``k`` of a report: one cutoff or several, sorted and without repeats."""
+    """One cutoff or several, sorted and without repeats."""
     listed = values if isinstance(values, (tuple, list, range, np.ndarray)) else (values,)
     return tuple(sorted({cutoff(v) for v in listed}))
 
 
 def array(name: str, value: Any) -> np.ndarray:
-    """A numpy array of whatever came: array, sequence, or tensor on any device.
+    """A numpy array of an array, a sequence, or a tensor on any device.
 
     bfloat16, which numpy lacks, becomes float32: every bfloat16 is exactly a float32, so ties stay
     ties.
@@ -91,31 +92,31 @@ def array(name: str, value: Any) -> np.ndarray:
             value = value.float()
         return value.cpu().numpy()
     try:
-        found = np.asarray(value)
+        numbers = np.asarray(value)
     except (ValueError, TypeError):
         refuse(f"{name} must be an array of numbers; got {type(value).__name__}.")
-    if found.dtype.kind not in "biuf":
-        refuse(f"{name} must be an array of numbers; got dtype {found.dtype}.")
-    return found
+    if numbers.dtype.kind not in "biuf":
+        refuse(f"{name} must be an array of numbers; got dtype {numbers.dtype}.")
+    return numbers
 
 
 def matrix(name: str, value: Any) -> np.ndarray:
-    found = array(name, value)
-    if found.ndim != 2:
-        refuse(f"{name} must have two dimensions (rows, columns); got shape {found.shape}.")
-    return found
+    numbers = array(name, value)
+    if numbers.ndim != 2:
+        refuse(f"{name} must have two dimensions (rows, columns); got shape {numbers.shape}.")
+    return numbers
 
 
-def finite(name: str, found: np.ndarray) -> np.ndarray:
-    if found.dtype.kind == "f" and not np.isfinite(found).all():
-        bad = int(np.argmin(np.isfinite(found).reshape(len(found), -1).all(axis=1)))
+def finite(name: str, numbers: np.ndarray) -> np.ndarray:
+    if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
+        bad = int(np.argmin(np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1)))
         refuse(f"{name} must be finite; row {bad} has nan or inf.")
-    return found
+    return numbers
 
 
-def same_length(name: str, found: int, other: str, wanted: int) -> None:
-    if found != wanted:
-        refuse(f"{name} must have one row for each of {other}: {wanted:,}; got {found:,}.")
+def same_length(name: str, rows: int, other: str, wanted: int) -> None:
+    if rows != wanted:
+        refuse(f"{name} must have one row for each of {other}: {wanted:,}; got {rows:,}.")
 
 
 def same_bits(query_bits: int, database_bits: int) -> None:
@@ -133,15 +134,15 @@ def not_empty(name: str, rows: int) -> None:
 
 def packed(value: Any, bits: int) -> np.ndarray:
     """The packed rows of a ``Codes``: uint8, (n, ceil(bits/8)), pad bits zero."""
-    found = array("packed", value)
-    wanted = (bits + 7) // 8
-    if found.dtype != np.uint8:
-        refuse(f"packed must be uint8; got {found.dtype} (rb.pack makes bits of numbers).")
-    if found.ndim != 2 or found.shape[1] != wanted:
-        refuse(f"packed must have shape (n, {wanted}) for {bits} bits; got {found.shape}.")
-    if bits % 8 and (found[:, -1] & ((1 << (8 - bits % 8)) - 1)).any():
+    rows = array("packed", value)
+    width = (bits + 7) // 8
+    if rows.dtype != np.uint8:
+        refuse(f"packed must be uint8; got {rows.dtype} (rb.pack makes bits of numbers).")
+    if rows.ndim != 2 or rows.shape[1] != width:
+        refuse(f"packed must have shape (n, {width}) for {bits} bits; got {rows.shape}.")
+    if bits % 8 and (rows[:, -1] & ((1 << (8 - bits % 8)) - 1)).any():
         refuse(f"The pad bits after the last of {bits} bits must be zero; some are set.")
-    return np.ascontiguousarray(found)
+    return np.ascontiguousarray(rows)
 
 
 MOST_GRADE = 255
@@ -149,16 +150,15 @@ MOST_GRADE = 255
 
 def grades(name: str, value: Any) -> np.ndarray:
     """Relevance as non-negative whole numbers; bool counts as 0 and 1."""
-    found = finite(name, array(name, value))
-    if found.dtype.kind == "b":
-        return found.astype(np.uint8)
-    if found.dtype.kind == "f" and (found != np.floor(found)).any():
-        refuse(f"{name} must be whole grades; got fractions such as {found[found % 1 != 0][0]}.")
-    if found.size and found.min() < 0:
-        refuse(f"{name} must be non-negative grades; got {found.min()}.")
-    if found.size and found.max() > MOST_GRADE:
-        refuse(f"{name} must be grades of at most {MOST_GRADE}; got {found.max()}.")
-    return found.astype(np.uint8)
+    numbers = finite(name, array(name, value))
+    if numbers.dtype.kind == "f" and (numbers % 1 != 0).any():
+        example = numbers[numbers % 1 != 0][0]
+        refuse(f"{name} must be whole grades; got fractions such as {example}.")
+    if numbers.size and numbers.min() < 0:
+        refuse(f"{name} must be non-negative grades; got {numbers.min()}.")
+    if numbers.size and numbers.max() > MOST_GRADE:
+        refuse(f"{name} must be grades of at most {MOST_GRADE}; got {numbers.max()}.")
+    return numbers.astype(np.uint8)
 
 
 def label_names(name: str, value: Any) -> np.ndarray | None:
@@ -166,25 +166,25 @@ def label_names(name: str, value: Any) -> np.ndarray | None:
     if isinstance(value, torch.Tensor):
         return None
     try:
-        found = np.asarray(value)
+        words = np.asarray(value)
     except (ValueError, TypeError):
         return None
-    if found.dtype.kind == "O" and any(isinstance(label, str) for label in found.flat):
-        for row, label in enumerate(found.flat):
+    if words.dtype.kind == "O" and any(isinstance(label, str) for label in words.flat):
+        for row, label in enumerate(words.flat):
             if not isinstance(label, str):
                 refuse(f"{name} must all be names or all whole numbers; row {row} has {label!r}.")
-    elif found.dtype.kind not in "UT":
+    elif words.dtype.kind not in "UT":
         return None
-    if found.ndim != 1:
-        refuse(f"{name} that are names must have shape (n,); got {found.shape}.")
-    found = found if found.dtype.kind == "U" else np.array(found.tolist(), dtype=str)
-    if (found == "").any():
-        refuse(f"{name} must not be empty names; row {int((found == '').argmax())} is one.")
-    return found
+    if words.ndim != 1:
+        refuse(f"{name} that are names must have shape (n,); got {words.shape}.")
+    words = words if words.dtype.kind == "U" else np.array(words.tolist(), dtype=str)
+    if (words == "").any():
+        refuse(f"{name} must not be empty strings; row {int((words == '').argmax())} is one.")
+    return words
 
 
 def number_names(query_labels: Any, database_labels: Any) -> tuple[Any, Any]:
-    """Labels of queries and database, names replaced by numbers that both sides share.
+    """Replace names of queries and database by numbers that both share; numbers stay as they are.
 
     >>> number_names(["cat", "ant"], ["dog", "cat"])
     (array([1, 0]), array([2, 1]))
@@ -193,9 +193,9 @@ def number_names(query_labels: Any, database_labels: Any) -> tuple[Any, Any]:
     database = label_names("database_labels", database_labels)
     if query is None and database is None:
         return query_labels, database_labels
-    for name, given in (("query_labels", query_labels), ("database_labels", database_labels)):
-        if given is None:
-            refuse(f"{name} must be given, as names too.")
+    for name, value in (("query_labels", query_labels), ("database_labels", database_labels)):
+        if value is None:
+            refuse(f"{name} must be given too.")
     if query is None or database is None:
         ours, theirs = ("numbers", "names") if query is None else ("names", "numbers")
         refuse(
@@ -209,9 +209,8 @@ def number_names(query_labels: Any, database_labels: Any) -> tuple[Any, Any]:
 def labels(name: str, value: Any, rows: int, *, names: bool = False) -> np.ndarray:
     """(n,) whole numbers as int64, or (n, C) multi-hot as bool.
 
-    ``names``: whether (n,) names are taken too; they are numbered in their order. The numbers of
-    one set mean nothing beside those of another, so labels that are compared go through
-    ``number_names`` first, and labels for a file are not numbered by themselves.
+    ``names``: whether (n,) names are taken too; they are numbered in alphabetical order. Numbers of
+    one set mean nothing in another: labels that are compared go through ``number_names`` first.
     """
     if value is None:
         refuse(f"{name} must be given: (n,) whole numbers or names, or (n, C) multi-hot.")
@@ -221,17 +220,17 @@ def labels(name: str, value: Any, rows: int, *, names: bool = False) -> np.ndarr
         refuse(f"{name} must be whole numbers here; got names{example}.")
     if words is not None:
         value = np.unique(words, return_inverse=True)[1]
-    found = finite(name, array(name, value))
-    if found.ndim not in (1, 2):
-        refuse(f"{name} must have shape (n,) or (n, C); got {found.shape}.")
-    same_length(name, len(found), "its codes", rows)
-    if found.dtype.kind == "f" and (found != np.floor(found)).any():
+    numbers = finite(name, array(name, value))
+    if numbers.ndim not in (1, 2):
+        refuse(f"{name} must have shape (n,) or (n, C); got {numbers.shape}.")
+    same_length(name, len(numbers), "its codes", rows)
+    if numbers.dtype.kind == "f" and (numbers % 1 != 0).any():
         refuse(f"{name} must be whole numbers; got fractions.")
-    if found.ndim == 1:
-        return found.astype(np.int64, copy=False)
-    if found.dtype != bool and not ((found == 0) | (found == 1)).all():
+    if numbers.ndim == 1:
+        return numbers.astype(np.int64, copy=False)
+    if numbers.dtype != bool and not ((numbers == 0) | (numbers == 1)).all():
         refuse(f"{name} with two dimensions must be multi-hot, only 0 and 1; got other values.")
-    return found.astype(bool, copy=False)
+    return numbers.astype(bool, copy=False)
 
 
 def same_kind_of_labels(query: np.ndarray, database: np.ndarray) -> None:

@@ -1,4 +1,5 @@
-"""Files are written whole or not at all, and what is read back is data, never code."""
+"""Files are written whole or not at all, and what is read back is data, never code; and the one
+place that knows where downloaded and computed data lie."""
 
 from __future__ import annotations
 
@@ -24,10 +25,21 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-
+ROOT = "RANKBITS_DATA"
 UNFINISHED = "rankbits-unfinished"  # how the name of a file ends that is still being written
 SUM = ", crc32 of facts "  # stands between the kind of a file and the checksum
 MOST_RATIO = 20  # how many times its own size an .npz may hold: what we write is not compressed
+
+
+def data_root(root: str | os.PathLike[str] | None = None) -> Path:
+    """The folder of published datasets, weights and caches: ``root``, or what the environment
+    variable RANKBITS_DATA says, or ``~/.cache/rankbits/data``.
+
+    >>> data_root("here").name
+    'here'
+    """
+    chosen = root if root is not None else os.environ.get(ROOT)
+    return Path(chosen) if chosen else Path.home() / ".cache" / "rankbits" / "data"
 
 
 def write_whole(

@@ -1,4 +1,4 @@
-"""What the bits cost: embeddings beside their codes, without labels."""
+"""What the bits lose: embeddings compared with their codes, without labels."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ RESCORED = 10  # candidates fetched for each neighbour wanted, when floats re-sc
 class Account:
     """What was lost between embeddings and codes.
 
+    ``dtype`` and ``itemsize``: of the embeddings' numbers, and their bytes.
     ``error``: mean of (y - sgn y)^2, outputs scaled to the sphere of the codes. ``balance``: mean
     distance of a bit's share of ones from a half (0 is best). ``constant``: bits that never change.
     ``distinct``: distinct codes as a share of the rows. ``recall[k]``: share of the k nearest by
@@ -43,10 +44,14 @@ class Account:
     recall: dict[int, float]
     rescored: dict[int, float]
     signs: dict[int, float]
+    dtype: str = "float32"
+    itemsize: int = 4
 
     def __str__(self) -> str:
+        numbers = "floats" if self.dtype == "float32" else f"{self.dtype} numbers"
+        smaller = 8 * self.itemsize * self.dim / self.bits
         lines = [
-            f"{self.dim} floats to {self.bits} bits: {32 * self.dim / self.bits:.0f} times smaller",
+            f"{self.dim} {numbers} to {self.bits} bits: {smaller:.0f} times smaller",
             f"quantization error  {self.error:.4f}",
             f"bit balance         {self.balance:.4f} from a half on average"
             + (f", {self.constant} bits never change" if self.constant else ""),
@@ -74,18 +79,17 @@ def account(quantizer: Quantizer, embeddings: Any, *, seed: int = 0) -> Account:
     True
     """
     value = rows.embeddings("embeddings", embeddings)
-    drawn, _ = rows.sample(value, QUERIES + DATABASE, seed)
-    drawn = drawn.float().cpu()
-    draw = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(drawn), generator=draw)
-    query, items = order.split([many := min(QUERIES, max(1, len(drawn) // 4)), len(drawn) - many])
+    drawn = rows.sample(value, QUERIES + DATABASE, seed)[0].float().cpu()
+    order = torch.randperm(len(drawn), generator=torch.Generator().manual_seed(seed))
+    asked = min(QUERIES, max(1, len(drawn) // 4))
+    query, items = order[:asked].numpy(), order[asked:].numpy()
     outputs = quantizer.transform(drawn)
     scaled = outputs * (
         outputs.shape[1] ** 0.5 / outputs.norm(dim=1, keepdim=True).clamp(min=1e-30)
     )
     codes = pack(outputs)
     ones = (outputs > 0).float().mean(dim=0)
-    nearest = _nearest(drawn[query], drawn[items], max(PLACES))
+    nearest = _find_nearest(drawn[query], drawn[items], max(PLACES))
     plain = pack(drawn)
     kept: list[dict[int, float]] = [{}, {}, {}]
     for k in PLACES:
@@ -93,12 +97,8 @@ def account(quantizer: Quantizer, embeddings: Any, *, seed: int = 0) -> Account:
             continue
         relevance = np.zeros((len(query), len(items)), np.uint8)
         np.put_along_axis(relevance, nearest[:, :k], 1, axis=1)
-        ranking = metrics.rank_codes(
-            codes[query.numpy()], codes[items.numpy()], relevance=relevance
-        )
-        by_signs = metrics.rank_codes(
-            plain[query.numpy()], plain[items.numpy()], relevance=relevance
-        )
+        ranking = metrics.rank_codes(codes[query], codes[items], relevance=relevance)
+        by_signs = metrics.rank_codes(plain[query], plain[items], relevance=relevance)
         kept[0][k] = float(metrics.recall_at(ranking, k).mean())
         kept[1][k] = float(metrics.recall_at(ranking, RESCORED * k).mean())
         kept[2][k] = float(metrics.recall_at(by_signs, k).mean())
@@ -109,10 +109,11 @@ def account(quantizer: Quantizer, embeddings: Any, *, seed: int = 0) -> Account:
         constant=int(((ones == 0) | (ones == 1)).sum()),
         distinct=len(np.unique(codes.packed, axis=0)) / max(1, len(codes)),
         recall=kept[0], rescored=kept[1], signs=kept[2],
+        dtype=str(value.dtype).removeprefix("torch."), itemsize=value.dtype.itemsize,
     )  # fmt: skip
 
 
-def _nearest(queries: torch.Tensor, items: torch.Tensor, most: int) -> np.ndarray:
+def _find_nearest(queries: torch.Tensor, items: torch.Tensor, most: int) -> np.ndarray:
     """(Q, most) rows of the nearest items by cosine, nearest first."""
     unit = [torch.nn.functional.normalize(x, dim=1) for x in (queries, items)]
     parts = [

@@ -1,4 +1,4 @@
-"""The command line: one command for each arrow. It parses and prints; the work is done elsewhere.
+"""The command line: it reads flags, runs a command of ``commands`` and prints refusals.
 
 Values come from flags, then from a TOML file given by ``--config``, then from the defaults.
 A refusal is one line on stderr and exit status 1; output that nobody reads ends a command quietly.
@@ -47,19 +47,19 @@ def _kind(annotation: Any) -> Any:
 
 
 def _parse(name: str, kind: Any, text: Any) -> Any:
-    """A flag's text, or a TOML value, as the field's type."""
+    """Turn a flag's text, or a TOML value, into the type of its field."""
     try:
         if kind is bool:
             if isinstance(text, bool):
                 return text
             raise ValueError
         if typing.get_origin(kind) is dict:
-            return text if isinstance(text, dict) else _table(text)
+            return text if isinstance(text, dict) else _parse_pairs(text)
         if typing.get_origin(kind) is tuple:
-            each = typing.get_args(kind)[0]
-            parts = text.split(",") if isinstance(text, str) and each is not str else text
+            part = typing.get_args(kind)[0]
+            texts = text.split(",") if isinstance(text, str) and part is not str else text
             return tuple(
-                _parse(name, each, p) for p in (parts if isinstance(parts, list) else [parts])
+                _parse(name, part, t) for t in (texts if isinstance(texts, list) else [texts])
             )
         if kind is int and isinstance(text, (bool, float)):
             raise ValueError
@@ -72,18 +72,18 @@ def _parse(name: str, kind: Any, text: Any) -> Any:
         refuse(f"{name} must be {wanted}; got {text!r}.")
 
 
-def _table(text: str) -> dict[str, Any]:
-    """``name=value,name=value`` with values as TOML spells them, or plain words."""
-    found = {}
+def _parse_pairs(text: str) -> dict[str, Any]:
+    """Parse ``name=value,name=value``, values as TOML spells them, or plain words."""
+    pairs = {}
     for pair in text.split(","):
         name, equals, value = (part.strip() for part in pair.partition("="))
         if not name or not equals or not value:
             raise ValueError
         try:
-            found[name] = tomllib.loads(f"x = {value}")["x"]
+            pairs[name] = tomllib.loads(f"x = {value}")["x"]
         except (ValueError, RecursionError):
-            found[name] = value
-    return found
+            pairs[name] = value
+    return pairs
 
 
 def _parser() -> _Parser:
@@ -97,26 +97,36 @@ def _parser() -> _Parser:
     for command in COMMANDS:
         text = command.__doc__
         sub = commands.add_parser(command.name, help=text, description=text, allow_abbrev=False)
+        groups: dict[str, Any] = {"": sub}
         for f in dataclasses.fields(command):
+            title = _find_title(command, f.name)
+            group = groups[title] if title in groups else sub.add_argument_group(title)
+            groups[title] = group
             flag = f"--{f.name.replace('_', '-')}"
             shown = f.metadata["help"]
             if f.default not in (None, False, True, ()):
                 shown += f" (default {_spelled(f.default)})"
             if f.name in command.places:
                 many = "*" if str(f.type).startswith("tuple") else "?"
-                sub.add_argument(f.name, nargs=many, default=argparse.SUPPRESS, help=shown)
+                group.add_argument(f.name, nargs=many, default=argparse.SUPPRESS, help=shown)
             elif f.type == "bool":
                 switch = argparse.BooleanOptionalAction if f.default else "store_true"
-                sub.add_argument(flag, action=switch, default=argparse.SUPPRESS, help=shown)
+                group.add_argument(flag, action=switch, default=argparse.SUPPRESS, help=shown)
             else:
                 short = [f"-{f.metadata['short']}"] if f.metadata["short"] else []
-                sub.add_argument(*short, flag, default=argparse.SUPPRESS, metavar="X", help=shown)
+                group.add_argument(*short, flag, default=argparse.SUPPRESS, metavar="X", help=shown)
         said: dict[str, Any] = {"default": None, "metavar": "TOML", "help": "flags in a TOML file"}
         if getattr(command, "config_place", False):
             sub.add_argument("config", nargs="?", **said)
         else:
             sub.add_argument("--config", **said)
     return parser
+
+
+def _find_title(command: Any, name: str) -> str:
+    """The title of the group of settings that a flag belongs to; "" where it is the command's."""
+    owner = next(c for c in command.__mro__ if name in vars(c).get("__annotations__", {}))
+    return str(vars(owner).get("title", ""))
 
 
 def _values(command: Any, given: dict[str, Any], config: str | None) -> dict[str, Any]:
@@ -161,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _flush()
     except BrokenPipeError as error:
         if _output_is_read():
-            return _say(f"{error.strerror or error}.")  # of a database, say
+            return _say(f"{error.strerror or error}.")  # the pipe was another one: of a database
         _discard_output()
         return BROKEN_PIPE
 
@@ -216,9 +226,9 @@ def _run(arguments: Sequence[str] | None) -> int:
         if getattr(known[name], "config_place", False) and config and not config.endswith(".toml"):
             given.setdefault("data", config)  # rankbits train FOLDER
             config = None
-        made = known[name](**_values(known[name], given, config))
+        command = known[name](**_values(known[name], given, config))
         # quickstart runs the commands it shows, and a room may not import the one below it
-        made.work(main) if getattr(made, "runs_commands", False) else made.work()
+        command.work(main) if getattr(command, "runs_commands", False) else command.work()
     except Refusal as sentence:
         return _say(str(sentence))
     except BrokenPipeError:

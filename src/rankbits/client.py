@@ -79,11 +79,13 @@ class Client:
         radius: int | None = None,
         among: Sequence[int | str] | None = None,
         histogram: bool = False,
+        ask: str | None = None,
     ) -> dict[str, Any]:
         """The nearest of one query, given as a stored ``id``, a ``code`` (one row of ``Codes``, or
         hex), a ``vector`` (dim,), a ``text`` or the bytes of an ``image``: bands of equal distance.
 
         ``histogram``: also count the whole database by distance, which costs another search.
+        ``ask="floats"`` asks by the floats of a vector, ``"bits"`` by its code.
         """
         if image is not None:
             asked = urlencode({"k": k, "histogram": str(histogram).lower()})
@@ -96,7 +98,7 @@ class Client:
         if vector is not None:
             vector = np.asarray(vector).tolist()
         given = {"id": id, "code": code, "vector": vector, "text": text, "radius": radius}
-        given["fingerprint"] = made_by
+        given |= {"fingerprint": made_by, "ask": ask}
         body: dict[str, Any] = {name: v for name, v in given.items() if v is not None}
         if among is not None:
             body["among"] = list(among)

@@ -1,4 +1,4 @@
-"""The first two minutes: the embedded digits hashed five ways, by commands that can be copied."""
+"""The first two minutes: digits turned into bits in five ways, by commands that can be copied."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rankbits._files import write_whole
 from rankbits.data.digits import digits
 from rankbits.kernels import hamming
 from rankbits.quantizers.principal import principal_components
-from rankbits.report import read
+from rankbits.report import read_entry
 from rankbits.types import Codes, Report, pack
 
 if TYPE_CHECKING:
@@ -38,12 +38,13 @@ METHODS = {
 Run = Callable[[Sequence[str]], int]
 NEXT = """
 With data of your own:
-  rankbits fit embeddings.npy --labels labels.npy --bits 64 -o q     embeddings of any kind to bits
-  rankbits encode q embeddings.npy --labels labels.npy -o codes.npz
-  rankbits index codes.npz -o items.rankbits                         remember them, then search:
-  rankbits search items.rankbits queries.npz -k 10
-  rankbits train --data images/ --bits 64 -o run                     images/class/*.jpg to a network
-  rankbits COMMAND --help explains each; rankbits quickstart --serve searches the digits by hand."""
+  rankbits train birds/ -o birds.encoder                            birds/CLASS/*.jpg
+  rankbits fit embeddings.npy --bits 256 -o notes.encoder           or embeddings of any kind
+  rankbits index birds.encoder birds/ -o birds.index
+  rankbits search birds.index photo.jpg -k 10
+  rankbits evaluate birds.index queries/ --html report.html
+  rankbits serve birds.index
+rankbits COMMAND --help explains each; rankbits quickstart --serve searches the digits on a page."""
 
 
 def quickstart(
@@ -55,12 +56,11 @@ def quickstart(
     seed: int = 0,
     say: Callable[[str], object] = print,
 ) -> Report:
-    """Hash 1,797 digits five ways and compare the codes -> the report of the plainest of them.
+    """Turn 1,797 digits into bits in five ways and compare them -> the report of the plainest.
 
-    Everything is done by commands of rankbits, given to ``run`` (``rankbits.cli.main``) and shown
-    by ``say`` before each. ``folder`` gets the data, a folder for each method and the page.
-    The networks learn from the database, as on CIFAR-10 (the TALR paper's second setting); no
-    query is seen before it is asked.
+    Everything is done by commands of rankbits, which ``run`` (``rankbits.cli.main``) runs and
+    ``say`` shows. ``folder`` gets the data, a folder for each method and the page. The networks
+    learn from the database, as on CIFAR-10 (the TALR paper's second setting), not from queries.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -70,64 +70,64 @@ def quickstart(
         # paths as short as a reader would type them; for sizes this small one thread is fastest
         os.chdir(folder)
         torch.set_num_threads(1)
-        return _five_ways(run, bits, epochs, f"-seed{seed}" if seed else "", seed, say)
+        return _compare_five_ways(run, bits, epochs, f"-seed{seed}" if seed else "", seed, say)
     finally:
         torch.set_num_threads(threads)
         os.chdir(before)
 
 
-def _five_ways(
+def _compare_five_ways(
     run: Run, bits: int, epochs: int, tag: str, seed: int, say: Callable[[str], object]
 ) -> Report:
     data = _write_data(tag, bits, seed)
 
     def do(*words: object) -> str:
-        return _command(run, [str(word) for word in words], say)
+        return _run_command(run, [str(word) for word in words], say)
 
     names = {name: f"{name}-{bits}{tag}" for name in METHODS}
     seeded = ("--seed", seed) if seed else ()
     say(
-        f"\n{QUERIES} digits of 8 x 8 pixels ask, 1,497 are found, each by {bits} bits. A line "
-        "that begins with $ is a command to copy.\n\nTheir principal components, turned to bits by "
-        "three rotations: none, ITQ, and the one that ranks best."
+        f"\n{QUERIES} digits of 8 x 8 pixels are queries, 1,497 the database, each of {bits} bits. "
+        "A line that begins with $ is a command to copy.\n\nTheir principal components, turned "
+        "into bits by three rotations: none, ITQ, and the one that ranks best."
     )
     for name, method in (("pca-sign", "sign"), ("itq", "itq"), ("supervised", "supervised")):
-        made = names[name]
-        Path(made).mkdir(exist_ok=True)
+        folder = names[name]
+        Path(folder).mkdir(exist_ok=True)
         inputs = data["components", "database"]
-        do("fit", inputs, "--method", method, *seeded, "-o", f"{made}/quantizer")
+        do("fit", inputs, "--method", method, *seeded, "-o", f"{folder}/quantizer")
         for side in SIDES:
             inputs = data["components", side]
-            do("encode", f"{made}/quantizer", inputs, "-o", f"{made}/{side}.npz")
-    say("\nTwo networks trained by the ranking itself: TALR's tie-aware AP, and FastAP with H2Q.")
+            do("encode", f"{folder}/quantizer", inputs, "-o", f"{folder}/{side}.npz")
+    say("\nTwo networks trained for the ranking itself: TALR's tie-aware AP, and FastAP with H2Q.")
     for name, words in (
         ("talr-ap", ("--bits", bits, "--loss", "tie-aware-ap", "--quantizer", "sign")),
         ("fastap-h2q", ("--dim", bits, "--loss", "fastap", "--quantizer", "h2q")),
     ):
-        made = names[name]
+        folder = names[name]
         do(
             "train", "--data", data["digits", "database"], "--model", "mlp", *words,
-            "--epochs", epochs, *seeded, "-o", made,
+            "--epochs", epochs, *seeded, "-o", folder,
         )  # fmt: skip
         for side in SIDES:
-            embedded = f"{made}/embedded-{side}.npz"
-            do("embed", made, data["digits", side], "-o", embedded)
-            do("encode", f"{made}/quantizer.safetensors", embedded, "-o", f"{made}/{side}.npz")
+            embedded = f"{folder}/embedded-{side}.npz"
+            do("embed", folder, data["digits", side], "-o", embedded)
+            do("encode", f"{folder}/quantizer.safetensors", embedded, "-o", f"{folder}/{side}.npz")
     say("\nAll of them judged, side by side:")
     page = "report.html"
     told = do(
-        "report", *(f"{METHODS[name]}={made}" for name, made in names.items()), "-o", page,
+        "report", *(f"{METHODS[name]}={folder}" for name, folder in names.items()), "-o", page,
         "--query-images", data["digits", "queries"],
         "--database-images", data["digits", "database"],
     )  # fmt: skip
     say(told)
-    report = _blind(Path(names["pca-sign"]), say)
+    report = _show_tie_blind(Path(names["pca-sign"]), say)
     say(f"\nLook at it: {Path(page).resolve().as_uri()}\n{NEXT}")
     return report
 
 
-def _command(run: Run, words: list[str], say: Callable[[str], object]) -> str:
-    """Show a command, run it, show the first line it prints -> all it prints."""
+def _run_command(run: Run, words: list[str], say: Callable[[str], object]) -> str:
+    """Show a command, run it and show the first line that it prints -> all that it prints."""
     say(f"$ {shlex.join(['rankbits', *words])}")
     out, err = StringIO(), StringIO()
     with redirect_stdout(out), redirect_stderr(err):
@@ -141,7 +141,7 @@ def _command(run: Run, words: list[str], say: Callable[[str], object]) -> str:
 
 
 def _write_data(tag: str, bits: int, seed: int) -> dict[tuple[str, str], str]:
-    """The digits as a user's files: features, images and labels, and their components."""
+    """Write the digits as a user's files: features, images and labels, and their components."""
     images, labels = digits()
     inputs = torch.from_numpy(images.reshape(len(images), -1)).double() / 16
     sides = dict(zip(SIDES, _split(len(inputs), seed), strict=True))
@@ -150,7 +150,7 @@ def _write_data(tag: str, bits: int, seed: int) -> dict[tuple[str, str], str]:
         _check.refuse(f"bits must be at most {components.shape[1]} here; got {bits}.")
     turned = (inputs - mean) @ components[:, :bits]
     shown = 255 - (images.astype(np.int64) * 255 // 16).astype(np.uint8)
-    found = {}
+    paths = {}
     for side, rows in sides.items():
         arrays = {
             "digits": {"features": inputs[rows].float().numpy(), "images": shown[rows]},
@@ -159,13 +159,13 @@ def _write_data(tag: str, bits: int, seed: int) -> dict[tuple[str, str], str]:
         for name, held in arrays.items():
             path = f"{name}-{side}{tag}.npz"
             write_whole(path, partial(np.savez, **held, labels=labels[rows]))
-            found[name.split("-")[0], side] = path
-    return found
+            paths[name.split("-")[0], side] = path
+    return paths
 
 
-def _blind(codes: Path, say: Callable[[str], object]) -> Report:
-    """Say what a script that sorts makes of the same codes; returns their true report."""
-    entry = read(codes, k=(10, 100))
+def _show_tie_blind(codes: Path, say: Callable[[str], object]) -> Report:
+    """Say what a script that sorts reports of the same codes -> their true report."""
+    entry = read_entry(codes, k=(10, 100))
     assert entry.evidence is not None and entry.evidence.codes and entry.evidence.labels
     pair = (*entry.evidence.codes, *entry.evidence.labels)
     blind = [tie_blind_map(*pair, np.random.default_rng(s)) for s in range(SHUFFLES)]
@@ -178,10 +178,10 @@ def _blind(codes: Path, say: Callable[[str], object]) -> Report:
 
 
 def digits_service(report: Report, *, bits: int = 16, seed: int = 0) -> Service:
-    """The database digits as a service: with images, labels, a comparison and the report.
+    """Make a service of the digits: with images, labels, a comparison and the report.
 
-    Ids are the digits' numbers in the whole set; an uploaded image is seen at 8 x 8, dark on light
-    or light on dark.
+    Ids are the digits' numbers in the whole set; an uploaded image is reduced to 8 x 8, and may be
+    dark on light or light on dark.
     """
     from rankbits.indexes import HammingIndex
     from rankbits.serve import Items, Questions, Service, compared
@@ -203,15 +203,15 @@ def digits_service(report: Report, *, bits: int = 16, seed: int = 0) -> Service:
     features = inputs[database].numpy()
     return Service(
         HammingIndex(bits).add(encode(features), database),
-        encoder=Questions(encode, lambda file: encode(_seen(file)), dims=(64,), bits=bits),
+        encoder=Questions(encode, lambda file: encode(_read_digit(file)), dims=(64,), bits=bits),
         items=items,
         compare=compared(features, labels[database], bits=bits, ids=database),
         report=report.to_dict(),
     )
 
 
-def _seen(file: Any) -> np.ndarray:
-    """An image as a digit, (1, 64) from 0 to 16, its ink the brighter."""
+def _read_digit(file: Any) -> np.ndarray:
+    """Read an image as a digit, (1, 64) from 0 to 16, ink brighter than paper."""
     from rankbits.data.images import decode
 
     grey = decode(file, 64, channels=1).astype(np.float64).reshape(8, 8, 8, 8).mean(axis=(1, 3))
@@ -221,7 +221,7 @@ def _seen(file: Any) -> np.ndarray:
 
 
 def _split(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that ask and rows that are found."""
+    """Rows of the queries and of the database."""
     order = np.random.default_rng(seed).permutation(rows)
     return order[:QUERIES], order[QUERIES:]
 
@@ -233,12 +233,12 @@ def tie_blind_map(
     database_labels: np.ndarray,
     shuffle: np.random.Generator,
 ) -> float:
-    """What most hashing scripts compute: sort by distance, ties wherever the sort left them."""
+    """Compute what most hashing scripts do: sort by distance, and leave ties as the sort does."""
     order = shuffle.permutation(len(database_codes))
     distances = hamming(query_codes, database_codes[order])
-    found = []
+    values = []
     for row, label in zip(distances, query_labels, strict=True):
         relevant = (database_labels[order] == label)[np.argsort(row)]
         places = np.flatnonzero(relevant) + 1
-        found.append(np.mean(np.arange(1, len(places) + 1) / places))
-    return float(np.mean(found))
+        values.append(np.mean(np.arange(1, len(places) + 1) / places))
+    return float(np.mean(values))

@@ -1,4 +1,4 @@
-"""One command for each arrow. A command is a frozen dataclass: its fields are its flags, its
+"""The commands of the command line. A command is a frozen dataclass: its fields are its flags, its
 docstring its help, ``places`` the fields given without a flag, ``work`` what it does."""
 
 from typing import Any
@@ -6,16 +6,18 @@ from typing import Any
 from rankbits.commands.bits import Encode, Fit
 from rankbits.commands.completion import Completion
 from rankbits.commands.data import Data
-from rankbits.commands.judge import Evaluate, Quickstart
+from rankbits.commands.evaluate import Evaluate
 from rankbits.commands.learn import Embed, Train
-from rankbits.commands.report import Report
+from rankbits.commands.quickstart import Quickstart
+from rankbits.commands.report import WriteReport
 from rankbits.commands.reproduce import Reproduce
 from rankbits.commands.serve import Serve
-from rankbits.commands.store import Index, Repair, Search
+from rankbits.commands.store import BuildIndex, Repair, Search
 
 COMMANDS: tuple[Any, ...] = (
-    Quickstart, Data, Train, Embed, Fit, Encode, Index, Search, Repair, Evaluate, Report, Serve,
-    Reproduce, Completion,
+    Quickstart, Data, Train, Embed, Fit, Encode, BuildIndex, Search, Repair, Evaluate,
+    WriteReport, Serve, Reproduce, Completion,
 )  # fmt: skip
+Completion.commands = COMMANDS  # what a shell completes, itself among it
 
 __all__ = ["COMMANDS"]

@@ -27,7 +27,7 @@ ROWS = 1 << 16
 
 
 def read_labels(path: str | None, columns: dict[str, np.ndarray], rows: int) -> Any:
-    """Labels of a file of their own, or those that lie beside the embeddings: numbers or names."""
+    """Read labels from a file of their own, or take those beside the embeddings."""
     if path is not None:
         labels = read_labels_file(path)
         _check.same_length(f"labels in {path}", len(labels), "the rows", rows)
@@ -35,14 +35,14 @@ def read_labels(path: str | None, columns: dict[str, np.ndarray], rows: int) -> 
     return columns.get("labels")
 
 
-def read_both(path: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The embeddings of a file, and all its arrays by name."""
+def read_embeddings(path: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Read the embeddings of a file, and all its arrays by name."""
     columns = read_columns(path)
-    return read_array(path) if "embeddings" not in columns else columns["embeddings"], columns
+    return columns["embeddings"] if "embeddings" in columns else read_array(path), columns
 
 
-def encoded(quantizer: Quantizer, embeddings: Any) -> Codes:
-    """Codes of any number of rows, with a bar on a terminal."""
+def encode_rows(quantizer: Quantizer, embeddings: Any) -> Codes:
+    """Encode any number of rows, with a progress bar on a terminal."""
     packed = np.zeros((len(embeddings), (quantizer.bits_ + 7) // 8), np.uint8)
     with tqdm(total=len(embeddings), unit=" rows", desc="encode", disable=None) as bar:
         for start in range(0, len(embeddings), ROWS):
@@ -62,7 +62,7 @@ class Fit:
     embeddings: str | None = option(None, "the embeddings: .npy, .npz, .safetensors or .parquet")
     out: str | None = option(None, "the encoder's folder", "o")
     bits: int | None = option(None, "bits of the codes (default: as many as dimensions)")
-    labels: str | None = option(None, "labels of the rows, (n,) or multi-hot (n, C)")
+    labels: str | None = option(None, "a file of labels, (n,) or multi-hot (n, C)")
     method: str = option(
         "auto", "auto, sign, random, itq, h2q, supervised, classes, pca or neighbours"
     )
@@ -75,7 +75,7 @@ class Fit:
 
         if not self.embeddings or not self.out:
             refuse("Give the embeddings and where to write: rankbits fit EMBEDDINGS -o ENCODER.")
-        value, columns = read_both(self.embeddings)
+        value, columns = read_embeddings(self.embeddings)
         labels = read_labels(self.labels, columns, len(value))
         dim = value.shape[1] if value.ndim == 2 else 0
         quantizer = make_quantizer(self.method, self.bits, dim, labels is not None, self.seed)
@@ -98,11 +98,11 @@ class Encode:
         None, "a folder of images, a table, or vectors: .npy, .npz, .safetensors, .parquet"
     )
     out: str | None = option(None, "where the codes are written: .npz or .safetensors", "o")
-    labels: str | None = option(None, "labels to save with the codes")
+    labels: str | None = option(None, "a file with labels, which are saved with the codes")
     keep_embeddings: bool = option(
         False, "save the embeddings with the codes too (for --tie-break)"
     )
-    ray: str | None = option(None, "encode by Ray: local, auto, host:port or ray://host:port")
+    ray: str | None = option(None, "use a Ray cluster: local, auto, host:port or ray://host:port")
 
     def work(self) -> None:
         from rankbits.encoder.files import load_encoder
@@ -112,12 +112,12 @@ class Encode:
         if Path(self.out).suffix not in (".npz", ".safetensors"):
             refuse(f"{self.out} must end in .npz or .safetensors.")
         encoder, items = load_encoder(self.encoder), read_items(self.inputs)
-        labels = self._labels(items)
+        labels = self._read_labels(items)
         codes, rows, embeddings = self._encode(encoder, items)
         codes.save(
             self.out,
             labels=None if labels is None else labels[rows],
-            ids=self._ids(items.ids[rows]),
+            ids=self._choose_ids(items.ids[rows]),
             embeddings=embeddings if self.keep_embeddings else None,
         )
         print(f"{codes} -> {self.out}")
@@ -126,7 +126,7 @@ class Encode:
         """The codes, the rows that could be read, and their embeddings."""
         if encoder.network is None and isinstance(items.inputs, np.ndarray):
             assert encoder.quantizer is not None
-            encode = self._by_ray if self.ray else encoded
+            encode = self._encode_by_ray if self.ray else encode_rows
             return encode(encoder.quantizer, items.inputs), np.arange(len(items)), items.inputs
         if self.ray:
             refuse(f"--ray encodes vectors; this encoder reads {encoder.describe_inputs()}.")
@@ -136,8 +136,8 @@ class Encode:
         codes = encoder.encode_embeddings(embedded.embeddings)
         return codes, embedded.rows, embedded.embeddings
 
-    def _labels(self, items: Items) -> Any:
-        """Labels as names where the file can hold them, for numbers of classes differ by folder."""
+    def _read_labels(self, items: Items) -> Any:
+        """Labels, as names where the file can hold them: numbers differ from folder to folder."""
         if self.labels is not None:
             return read_labels(self.labels, {}, len(items))
         if items.labels is None or items.labels.ndim == 2 or not items.names:
@@ -146,14 +146,14 @@ class Encode:
             return items.labels
         return np.array(items.names)[items.labels]
 
-    def _ids(self, ids: np.ndarray) -> np.ndarray | None:
-        """Ids worth keeping: those that are no mere numbers of rows, and that the file can hold."""
+    def _choose_ids(self, ids: np.ndarray) -> np.ndarray | None:
+        """Ids that are kept: not mere numbers of rows, and such as the file can hold."""
         if ids.dtype != object:
             return None if np.array_equal(ids, np.arange(len(ids))) else ids
         return ids.astype(str) if Path(self.out or "").suffix == ".npz" else None
 
-    def _by_ray(self, quantizer: Quantizer, vectors: Any) -> Codes:
-        """A file that can be mapped is read by the workers themselves."""
+    def _encode_by_ray(self, quantizer: Quantizer, vectors: Any) -> Codes:
+        """Encode on a Ray cluster; a file that can be mapped is read by the workers themselves."""
         from rankbits.scale import encode
 
         assert self.inputs is not None and self.ray is not None

@@ -1,4 +1,8 @@
-"""The command that teaches a shell the others."""
+"""The command that makes a shell complete the others.
+
+Written by hand: argcomplete would import rankbits, and with it torch, at each press of the key;
+this prints a script of plain words.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +21,24 @@ INSTALL = {
 }
 
 
-def flags(command: Any) -> list[str]:
-    """Every flag of a command, as it is typed."""
-    named = [f for f in dataclasses.fields(command) if f.name not in command.places]
-    listed = [f"--{f.name.replace('_', '-')}" for f in named]
-    listed += [f"--no-{f.name.replace('_', '-')}" for f in named if f.default is True]
-    return [*listed, "--help"]
+def list_flags(command: Any) -> list[str]:
+    """List every flag of a command, as it is typed."""
+    fields = [f for f in dataclasses.fields(command) if f.name not in command.places]
+    flags = [f"--{f.name.replace('_', '-')}" for f in fields]
+    flags += [f"--no-{f.name.replace('_', '-')}" for f in fields if f.default is True]
+    return [*flags, "--help"]
 
 
 def script(shell: str, commands: tuple[Any, ...]) -> str:
-    """What to put where the shell looks for completions; files complete as they always do."""
+    """Write what to put where the shell looks for completions; files complete as always."""
     names = " ".join(command.name for command in commands)
     if shell == "fish":
         lines = [f"complete -c rankbits -n __fish_use_subcommand -a '{names}' -f"]
         for command in commands:
             seen = f"__fish_seen_subcommand_from {command.name}"
-            lines += [f"complete -c rankbits -n '{seen}' -l {f[2:]}" for f in flags(command)]
+            lines += [f"complete -c rankbits -n '{seen}' -l {f[2:]}" for f in list_flags(command)]
         return "\n".join([INSTALL[shell], *lines])
-    cases = "\n".join(f"    {c.name}) flags='{' '.join(flags(c))}' ;;" for c in commands)
+    cases = "\n".join(f"    {c.name}) flags='{' '.join(list_flags(c))}' ;;" for c in commands)
     if shell == "zsh":
         return f"""{INSTALL[shell]}
 _rankbits() {{
@@ -65,10 +69,9 @@ class Completion:
 
     name: ClassVar[str] = "completion"
     places: ClassVar[tuple[str, ...]] = ("shell",)
+    commands: ClassVar[tuple[Any, ...]] = ()
 
     shell: str | None = option(None, "bash, zsh or fish")
 
     def work(self) -> None:
-        from rankbits.commands import COMMANDS
-
-        print(script(_check.choice("shell", self.shell, SHELLS), COMMANDS))
+        print(script(_check.choice("shell", self.shell, SHELLS), self.commands))

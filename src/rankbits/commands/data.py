@@ -28,22 +28,23 @@ class Data:
 
     def work(self) -> None:
         from rankbits.data.inspect import inspect
+        from rankbits.papers.protocols import find_protocol
 
         action = _check.choice("The action of rankbits data", self.action, ("check", "weights"))
         if action == "weights":
             return self._weights()
         if not self.folder:
             _check.refuse("Give what to look at: rankbits data check FOLDER.")
-        found = inspect(self.folder, self.seed)
-        print(found.to_json() if self.json else found)
+        findings = inspect(find_protocol(self.folder, seed=self.seed) or self.folder)
+        print(findings.to_json() if self.json else findings)
 
     def _weights(self) -> None:
-        from rankbits.models import PUBLISHED, convert
+        from rankbits.models import PUBLISHED, convert_weights
 
         if not self.folder or not self.source:
             _check.refuse(
                 f"Give a name ({', '.join(PUBLISHED)}) and the source: "
                 "rankbits data weights NAME SOURCE."
             )
-        made = convert(self.folder, self.source, self.out)
-        print(f"{made.path}: {made.bytes:,} bytes, sha256 of the layers {made.sha256}")
+        weights = convert_weights(self.folder, self.source, self.out)
+        print(f"{weights.path}: {weights.bytes:,} bytes, sha256 of the layers {weights.sha256}")

@@ -14,6 +14,7 @@ from rankbits._files import write_arrays
 from rankbits._option import option
 from rankbits.data.examples import Examples
 from rankbits.train.config import TrainConfig
+from rankbits.train.meter import print_line
 
 if TYPE_CHECKING:
     from rankbits.data.items import Items
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 NETWORK = "efficientnet-lite0"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Train(TrainConfig):
     """Train an encoder on a folder of images, a table or features; settings may come from a TOML
     file: rankbits train birds/ -o birds.encoder, rankbits train run.toml --bits 32."""
@@ -36,6 +37,7 @@ class Train(TrainConfig):
 
     def work(self) -> None:
         from rankbits.encoder.finishing import finish_run
+        from rankbits.papers.protocols import find_protocol
         from rankbits.train import train
 
         if not self.data or not self.out:
@@ -47,26 +49,27 @@ class Train(TrainConfig):
         if examples is not None:
             self._freeze(config, examples)
             return
-        run = train(config)
+        protocol = find_protocol(config.data, config.root, config.seed)
+        run = train(config, protocol=protocol)
         if not run.progress.finished:
             raise KeyboardInterrupt  # so that no shell goes on to what needs the run
         best = run.progress.best
         said = "" if best is None else f", validation mAP {best:.4f}"
         print(f"{self.out}: {run.progress.step:,} steps{said}")
         if self.quantizer != "none" or self.judge:
-            report = finish_run(run, self.quantizer, judge=self.judge)
+            report = finish_run(run, self.quantizer, judge=self.judge, protocol=protocol)
             if report is not None:
                 print(report)
 
     def _freeze(self, config: TrainConfig, examples: Examples) -> None:
         from rankbits.encoder.frozen import LARGER, SMALLER, train_frozen
 
-        tell(
+        print_line(
             f"{NETWORK} with ImageNet weights reads the photographs as it is, at {LARGER} and "
             f"{SMALLER} pixels, and bits are fitted to the labels. With thousands of photographs "
-            f"and a GPU, --model {NETWORK} --weights imagenet fine-tunes it."
+            "and a GPU, --preset fine-tune trains all its layers."
         )
-        encoder, held_out = train_frozen(examples, config, NETWORK, tell)
+        encoder, held_out = train_frozen(examples, config, NETWORK, print_line)
         said = "" if held_out is None else f", validation mAP {held_out:.4f}"
         print(f"{self.out}: {encoder}{said}")
 
@@ -80,7 +83,9 @@ def suit_photographs(config: TrainConfig) -> tuple[TrainConfig, Examples | None]
     from rankbits.models.weights import find_published
     from rankbits.train.run import SMALL, first_side
 
-    plain = config.model == "auto" and not (config.weights or config.features or config.teachers)
+    plain = config.model == "auto" and not (
+        config.preset or config.weights or config.features or config.teachers
+    )
     if not plain or not config.data or not Path(config.data).exists():
         return config, None
     examples = read_examples(config.data)
@@ -94,15 +99,14 @@ def suit_photographs(config: TrainConfig) -> tuple[TrainConfig, Examples | None]
         )
     if not config.dim:
         return config, examples
-    tell(f"{NETWORK} with ImageNet weights is fine-tuned, because the data are photographs.")
-    return config.with_changes(model=NETWORK, weights="imagenet"), None
+    print_line(
+        f"{NETWORK} with ImageNet weights is fine-tuned, because the data are photographs "
+        "(--preset fine-tune)."
+    )
+    return config.with_preset("fine-tune"), None
 
 
-def tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def as_in_training(examples: Examples, names: tuple[str, ...]) -> np.ndarray:
+def number_labels(examples: Examples, names: tuple[str, ...]) -> np.ndarray:
     """Labels numbered as the run's classes are, by name; classes it has not seen come after."""
     theirs = examples.class_names
     if not names or not theirs or names == theirs:
@@ -111,9 +115,9 @@ def as_in_training(examples: Examples, names: tuple[str, ...]) -> np.ndarray:
     number = {name: i for i, name in enumerate([*names, *new])}
     if examples.labels.ndim == 1:
         return np.array([number[name] for name in theirs])[examples.labels]
-    found = np.zeros((len(examples), len(number)), bool)
-    found[:, [number[name] for name in theirs]] = examples.labels
-    return found
+    labels = np.zeros((len(examples), len(number)), bool)
+    labels[:, [number[name] for name in theirs]] = examples.labels
+    return labels
 
 
 @dataclass(frozen=True)
@@ -141,14 +145,14 @@ class Embed:
         if Path(self.out).suffix not in (".npz", ".safetensors"):
             refuse(f"{self.out} must end in .npz or .safetensors.")
         encoder = read_embedder(self.encoder, str(device_of(self.device)))
-        items = self._items(encoder)
+        items = self._read_items()
         embedded = encoder.embed_readable(
             items, batch_size=self.batch_size, workers=self.workers, progress=True
         )
         kept = items.subset(embedded.rows)
         columns = {"embeddings": embedded.embeddings}
         if kept.labels is not None:
-            labels = as_in_training(kept.examples, encoder.class_names)
+            labels = number_labels(kept.examples, encoder.class_names)
             columns["labels"] = labels.astype(np.uint8) if labels.ndim == 2 else labels
         if kept.ids.dtype == object and Path(self.out).suffix == ".npz":
             columns["ids"] = kept.ids.astype(str)
@@ -159,17 +163,18 @@ class Embed:
         left = f", {len(embedded.failed):,} left out" if embedded.failed else ""
         print(f"{rows:,} x {width} embeddings{left} -> {self.out}")
 
-    def _items(self, encoder: Encoder) -> Items:
+    def _read_items(self) -> Items:
         """Own inputs, or the rows of a protocol's part."""
         from rankbits.data.items import Items, read_items
-        from rankbits.train.source import read_inputs
+        from rankbits.papers.protocols import find_protocol
 
-        assert self.inputs is not None and self.encoder is not None
-        if Path(self.inputs).exists():
+        assert self.inputs is not None
+        protocol = find_protocol(self.inputs)
+        if protocol is None:
             if self.part is not None:
                 refuse(f"part belongs to a protocol; {self.inputs} is a file or folder.")
             return read_items(self.inputs)
-        examples = read_inputs(self.inputs, self.part, TrainConfig())[0]
+        examples = protocol.part(self.part)
         return Items(
             examples.inputs, np.arange(len(examples)), examples.labels, examples.class_names
         )

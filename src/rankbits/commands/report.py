@@ -1,4 +1,4 @@
-"""The command that puts judged things beside each other."""
+"""The command that compares runs, codes and reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rankbits._option import option
 
 
 @dataclass(frozen=True)
-class Report:
+class WriteReport:
     """Compare runs, codes and reports: a table, and a page (.html) or Markdown (.md)."""
 
     name: ClassVar[str] = "report"
@@ -24,17 +24,18 @@ class Report:
     )
     out: str | None = option(None, "where the page is written: .html or .md", "o")
     figure: str = option("mAP", "what methods are compared by")
-    k: tuple[int, ...] = option((10, 100, 1000), "cutoffs where codes are judged here", "k")
+    k: tuple[int, ...] = option((10, 100, 1000), "cutoffs, where codes are judged", "k")
     relevance: str = option("any", "any: shares a label; count: number of shared labels")
     query_images: str | None = option(
         None, "images of the queries, in their order: an .npz with 'images', a folder or a table"
     )
-    database_images: str | None = option(None, "images of the database, likewise")
+    database_images: str | None = option(None, "images of the database, in the same forms")
     samples: int = option(4, "queries shown with their nearest images; 0: none")
     measure: bool = option(True, "time a search by each method's codes")
-    seed: int = option(0, "seed of the tests' draws")
+    seed: int = option(0, "seed of the random swaps that test differences")
 
     def work(self) -> None:
+        from rankbits.papers.protocols import find_protocol
         from rankbits.report import compare
 
         if not self.sources:
@@ -46,20 +47,21 @@ class Report:
         images = None
         if self.query_images is not None and self.database_images is not None:
             images = (self.query_images, self.database_images)
-        found = compare(
+        comparison = compare(
             self.sources,
             figure=self.figure,
             k=self.k,
             relevance=self.relevance,
             images=images,
+            find_protocol=find_protocol,
             many=self.samples,
             measure=self.measure,
             seed=self.seed,
         )
         if self.out:
-            found.save(self.out)
-        print(found)
-        for word in found.missing:
-            print(word)
+            comparison.save(self.out)
+        print(comparison)
+        for sentence in comparison.missing:
+            print(sentence)
         if self.out:
             print(f"-> {self.out}")

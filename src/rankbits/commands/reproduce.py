@@ -11,6 +11,8 @@ from rankbits import _check
 from rankbits._check import refuse
 from rankbits._option import option
 
+HEADER = ("row", "bits", "quantizer", "varied", "metric", "here", "seeds", "paper", "ties")
+
 
 @dataclass(frozen=True)
 class Reproduce:
@@ -33,80 +35,73 @@ class Reproduce:
     device: str = option("auto", "'cpu', 'cuda', 'cuda:1'; auto: a GPU if there is one")
 
     def work(self) -> None:
-        from rankbits.reproduce import jobs, recipe, rows
+        from rankbits.papers import jobs, recipe, rows
 
-        chosen = recipe.recipes(self.recipes, self.names)
+        recipes = recipe.read_recipes(self.recipes, self.names)
         if self.list:
-            for one in chosen:
-                print(f"{one.name}  {one.paper}, {one.place}: {one.method}")
+            for r in recipes:
+                print(f"{r.name}  {r.paper}, {r.place}: {r.method}")
             return
         if not self.names:
             refuse("Say which row, or folder of rows; rankbits reproduce --list names them.")
         _check.whole("jobs", self.jobs, 1)
-        named = () if self.quantizer is None else (self.quantizer,)
-        settings = rows.Settings(self.root, self.device, self.short, named, self.recipes)
-        known = sorted({q for one in chosen for q in one.quantizers})
+        wanted = () if self.quantizer is None else (self.quantizer,)
+        settings = rows.Settings(self.root, self.device, self.short, wanted, self.recipes)
         if self.quantizer is not None:
+            known = sorted({quantizer for r in recipes for quantizer in r.quantizers})
             _check.choice("quantizer", self.quantizer, known)
         results = Path(self.results or Path(self.recipes) / "results")
         every = [
-            jobs.Job(one, cell)
-            for one in chosen
-            if settings.chosen(one) and (self.bits is None or self.bits in one.bits)
-            for cell in one.cells(self.bits, self.seed)
+            jobs.Job(r, cell)
+            for r in recipes
+            if settings.choose_quantizers(r) and (self.bits is None or self.bits in r.bits)
+            for cell in r.cells(self.bits, self.seed)
         ]
         if not every:
             refuse(f"None of these rows has {self.bits} bits.")
-        todo = every if self.again else jobs.missing(every, settings, results)
+        todo = every if self.again else jobs.find_missing(every, settings, results)
         if len(todo) < len(every):
             print(f"{len(every) - len(todo):,} of {len(every):,} cells are there already.")
         failed = []
-        for number, done in enumerate(jobs.run(todo, settings, results, self.jobs), 1):
-            said = done.failed or ", ".join(map(_value, done.rows))
+        for number, done in enumerate(jobs.run_jobs(todo, settings, results, self.jobs), 1):
+            said = done.failed or ", ".join(map(_spell_value, done.rows))
             print(f"[{number}/{len(todo)}] {done.job}: {said} ({done.seconds:.0f} s)", flush=True)
             failed += [done] if done.failed else []
-        papers = {one.paper for one in chosen}
-        found = [r for p in papers for r in rows.read(rows.file_of(results, p, self.short))]
-        keys = {each for job in every for each in job.keys(settings)}
-        print(table(row for row in found if rows.key(row) in keys))
+        keys = {key for job in every for key in job.keys(settings)}
+        files = {rows.name_file(results, r.paper, self.short) for r in recipes}
+        kept = (row for path in sorted(files) for row in rows.read_rows(path))
+        print(draw_table(row for row in kept if rows.key(row) in keys))
         if failed:
             first = f"{failed[0].job}: {failed[0].failed}"
             refuse(f"{len(failed):,} of {len(todo):,} cells failed; the first is {first}")
 
 
-def _value(row: dict[str, Any]) -> str:
+def _spell_value(row: dict[str, Any]) -> str:
     shown = "" if row["quantizer"] == "none" else f"{row['quantizer']} "
-    return f"{shown}{_number(row['value'])}"
+    return f"{shown}{_spell(row['value'])}"
 
 
-def _number(value: float | None) -> str:
+def _spell(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-def table(rows: Iterable[dict[str, Any]]) -> str:
+def draw_table(rows: Iterable[dict[str, Any]]) -> str:
     """A line for each row of a paper and code length: mean and deviation over seeds, its figure."""
-    from rankbits.reproduce.rows import spread
+    from rankbits.papers.rows import measure_spread
 
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:
         varied = ", ".join(f"{n} {v}" for n, v in row["vary"].items())
-        place: tuple[str, ...] = (
-            row["name"],
-            str(row["bits"] or ""),
-            row["quantizer"],
-            varied,
-            row["metric"],
-        )
+        bits = str(row["bits"] or "")
+        place: tuple[str, ...] = (row["name"], bits, row["quantizer"], varied, row["metric"])
         groups.setdefault(place, []).append(row)
-    lines: list[tuple[str, ...]] = [
-        ("row", "bits", "quantizer", "varied", "metric", "here", "seeds", "paper", "ties")
-    ]
+    lines: list[tuple[str, ...]] = [HEADER]
     for place, group in groups.items():
-        mean, deviation = spread([row["value"] for row in group])
-        here = _number(mean) + (f" +- {deviation:.4f}" if deviation is not None else "")
-        ties = [spread([row[end] for row in group])[0] for end in ("worst", "best")]
-        span = "" if None in ties else f"{_number(ties[0])} to {_number(ties[1])}"
-        lines.append((*place, here, str(len(group)), _number(group[0]["paper_value"]), span))
+        mean, deviation = measure_spread([row["value"] for row in group])
+        here = _spell(mean) + (f" +- {deviation:.4f}" if deviation is not None else "")
+        ties = [measure_spread([row[end] for row in group])[0] for end in ("worst", "best")]
+        span = "" if None in ties else f"{_spell(ties[0])} to {_spell(ties[1])}"
+        lines.append((*place, here, str(len(group)), _spell(group[0]["paper_value"]), span))
     used = [i for i in range(len(lines[0])) if any(line[i] for line in lines[1:])]
     widths = {i: max(len(line[i]) for line in lines) for i in used}
     return "\n".join("  ".join(line[i].ljust(widths[i]) for i in used).rstrip() for line in lines)

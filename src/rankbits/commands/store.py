@@ -16,8 +16,8 @@ from rankbits._files import write_whole
 from rankbits._option import option
 from rankbits.data.arrays import read_columns
 from rankbits.encoder.indexing import needs_encoder, open_index
-from rankbits.indexes.index import Index as AnyIndex
-from rankbits.types import Codes, Results
+from rankbits.indexes.index import Index
+from rankbits.types import Codes, Questions, Results
 from rankbits.types.codes import is_codes
 
 SHOWN = 20  # queries whose results are printed
@@ -47,11 +47,26 @@ def read_ids(given: str | None, columns: dict[str, np.ndarray], codes: str) -> A
     return found["ids"]
 
 
-def read_queries(path: str, index: AnyIndex) -> Codes:
-    """Codes of queries: those of a file of codes, or of inputs, through the index's encoder."""
+def read_queries(path: str, index: Index, ask: str | None) -> Codes | Questions:
+    """Codes of a file of codes; or codes or questions of inputs, through the index's encoder."""
     if Path(path).suffix in (".npz", ".safetensors") and is_codes(path):
-        return Codes.load(path)
-    return needs_encoder(index).encode(path, progress=True)
+        return read_codes(path, ask)
+    encoder = needs_encoder(index)
+    return encoder.make_queries(encoder.embed(path, progress=True), ask)
+
+
+def read_codes(path: str, ask: str | None) -> Codes:
+    """Codes of a file, which must not be asked as floats."""
+    if ask == "questions":
+        refuse(f"{path} holds codes, whose floats are gone: --ask floats needs the inputs.")
+    return Codes.load(path)
+
+
+def parse_ask(ask: str | None) -> str | None:
+    """What ``--ask`` means to an encoder: codes for bits, questions for floats."""
+    if ask is None:
+        return None
+    return {"bits": "codes", "floats": "questions"}[_check.choice("ask", ask, ("bits", "floats"))]
 
 
 def shown(address: str) -> str:
@@ -60,9 +75,9 @@ def shown(address: str) -> str:
 
 
 @dataclass(frozen=True)
-class Index:
-    """Put inputs into an index by an encoder, or codes that are there: a file, DuckDB, PostgreSQL
-    or Milvus, made where it is not there."""
+class BuildIndex:
+    """Make or extend an index (a file, DuckDB, PostgreSQL or Milvus) from inputs and their encoder,
+    or from a file of codes."""
 
     name: ClassVar[str] = "index"
     places: ClassVar[tuple[str, ...]] = ("encoder", "inputs")
@@ -75,7 +90,8 @@ class Index:
         None, "a path, duckdb:PATH, postgresql://..., milvus:PATH or milvus:http://...", "o"
     )
     ids: str | None = option(
-        None, "of codes: .npy, .npz, .txt (one a line) or a column of their file (default: ids)"
+        None,
+        "ids of codes: .npy, .npz, .txt (one a line) or a column of their file (default: ids)",
     )
 
     def work(self) -> None:
@@ -139,10 +155,13 @@ class Search:
     encoder: str | None = option(None, "where the index's encoder lies now, if it was moved")
     k: int = option(10, "how many for each query", "k")
     radius: int | None = option(None, "instead: everything at this Hamming distance or less")
+    ask: str | None = option(
+        None, "bits: by Hamming distance; floats: by the queries' floats (default: the encoder's)"
+    )
     where: str | None = option(None, "only rows of this SQL condition (DuckDB)")
     out: str | None = option(None, "write ids and distances here, .npz", "o")
     json: bool = option(False, "print JSON")
-    ray: str | None = option(None, "search by Ray: local, auto, host:port or ray://host:port")
+    ray: str | None = option(None, "use a Ray cluster: local, auto, host:port or ray://host:port")
 
     def work(self) -> None:
         if not self.address or not self.queries:
@@ -165,7 +184,7 @@ class Search:
         assert self.address is not None
         options: dict[str, Any] = {}
         with open_index(self.address, encoder=self.encoder, mode="r") as index:
-            queries = read_queries(path, index)
+            queries = read_queries(path, index, self._ask())
             if self.where is not None:
                 if not hasattr(index, "scan"):
                     refuse("--where filters by columns of DuckDB; this index has none.")
@@ -174,12 +193,24 @@ class Search:
                 return index.within(queries, self.radius, **options)
             return index.search(queries, self.k, **options)
 
+    def _ask(self) -> str | None:
+        if self.radius is not None:
+            if self.ask == "floats":
+                refuse("--radius is a Hamming distance: it is asked by bits.")
+            return "codes"
+        return parse_ask(self.ask)
+
     def _by_ray(self, path: str) -> Results:
         from rankbits.scale import search
 
-        queries = Codes.load(path)
+        assert self.address is not None
         if self.where is not None:
             refuse("--where and --ray cannot be used together.")
+        if is_codes(path):
+            queries: Codes | Questions = read_codes(path, self._ask())
+        else:
+            with open_index(self.address, encoder=self.encoder, mode="r") as index:
+                queries = read_queries(path, index, self._ask())
         k = self.k if self.radius is None else None
         assert self.ray is not None
         return search(queries, self.address, k, radius=self.radius, address=self.ray)
@@ -204,7 +235,8 @@ def table(found: Results) -> str:
     for query, (ids, distances) in enumerate(each(found)[:SHOWN]):
         for rank, (name, near) in enumerate(zip(ids.tolist(), distances.tolist(), strict=True), 1):
             plain = name if isinstance(name, int) or name.isprintable() else repr(name)
-            lines.append((str(query), str(rank), str(near), str(plain)))
+            far = f"{near:.4g}" if isinstance(near, float) else str(near)
+            lines.append((str(query), str(rank), far, str(plain)))
         if not len(ids):
             lines.append((str(query), "-", "-", "nothing"))
     widths = [max(len(line[i]) for line in lines) for i in range(3)]

@@ -1,4 +1,4 @@
-"""Files, datasets, protocols, samplers: whatever touches a disk or an order of examples."""
+"""Files, examples, splits, samplers: whatever touches a disk or an order of examples."""
 
 from rankbits.data.batches import Batches, RandomBatches
 from rankbits.data.digits import digits
@@ -6,17 +6,17 @@ from rankbits.data.examples import Examples
 from rankbits.data.folders import read_examples
 from rankbits.data.images import ImageFiles, Unreadable, decode
 from rankbits.data.labels import read_labels_file
-from rankbits.data.protocols import PROTOCOLS, Protocol, check, protocol, split_own
+from rankbits.data.protocol import Protocol, find_leaks
 from rankbits.data.samplers import (
     SAMPLERS,
     CategoryBatches,
     ClassBatches,
     PartlyCategoryBatches,
-    sampler,
+    make_sampler,
 )
+from rankbits.data.splits import split_own
 
 __all__ = [
-    "PROTOCOLS",
     "SAMPLERS",
     "Batches",
     "CategoryBatches",
@@ -27,12 +27,11 @@ __all__ = [
     "Protocol",
     "RandomBatches",
     "Unreadable",
-    "check",
     "decode",
     "digits",
-    "protocol",
+    "find_leaks",
+    "make_sampler",
     "read_examples",
     "read_labels_file",
-    "sampler",
     "split_own",
 ]

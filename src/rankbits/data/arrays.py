@@ -21,14 +21,14 @@ def read_array(path: str | os.PathLike[str], name: str = "embeddings") -> np.nda
 
     ``.npy`` is memory-mapped: its pages are read when they are wanted, not before.
     """
-    found = read_columns(path, name)
-    if name in found:
-        return found[name]
-    tables = [a for a in found.values() if a.ndim == 2 and a.dtype.kind == "f"]
+    columns = read_columns(path, name)
+    if name in columns:
+        return columns[name]
+    tables = [a for a in columns.values() if a.ndim == 2 and a.dtype.kind == "f"]
     # uint8 with two dimensions may as well be packed codes: these need the name
-    tables = tables or [a for a in found.values() if a.ndim == 2 and a.dtype == np.int8]
+    tables = tables or [a for a in columns.values() if a.ndim == 2 and a.dtype == np.int8]
     if len(tables) != 1:
-        listed = ", ".join(sorted(found)) or "nothing"
+        listed = ", ".join(sorted(columns)) or "nothing"
         _check.refuse(f"{path} must hold an array called '{name}'; it holds {listed}.")
     return tables[0]
 
@@ -56,16 +56,16 @@ def read_columns(path: str | os.PathLike[str], only: str = "embeddings") -> dict
         _check.refuse(f"{source} is truncated, damaged or not a {source.suffix} file.")
 
 
-def _npy(source: Path, only: str) -> dict[str, np.ndarray]:
+def _read_npy(source: Path, only: str) -> dict[str, np.ndarray]:
     return {only: np.load(source, mmap_mode="r", allow_pickle=False)}
 
 
-def _npz(source: Path, only: str) -> dict[str, np.ndarray]:
+def _read_npz(source: Path, only: str) -> dict[str, np.ndarray]:
     with open(source, "rb") as file, np.load(file, allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
 
 
-def _safetensors(source: Path, only: str) -> dict[str, np.ndarray]:
+def _read_safetensors(source: Path, only: str) -> dict[str, np.ndarray]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -86,7 +86,7 @@ def import_parquet() -> tuple[Any, Any]:
     return pyarrow, parquet
 
 
-def _parquet(source: Path, only: str) -> dict[str, np.ndarray]:
+def _read_parquet(source: Path, only: str) -> dict[str, np.ndarray]:
     pyarrow, parquet = import_parquet()
     try:
         table = parquet.read_table(source)
@@ -94,13 +94,13 @@ def _parquet(source: Path, only: str) -> dict[str, np.ndarray]:
         raise ValueError(str(error)) from error
     columns = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
-        values = _column_values(f"Column '{name}' of {source}", column.combine_chunks())
+        values = _convert_column(f"Column '{name}' of {source}", column.combine_chunks())
         if values is not None:
             columns[name] = values
     return columns
 
 
-def _column_values(name: str, column: Any) -> np.ndarray | None:
+def _convert_column(name: str, column: Any) -> np.ndarray | None:
     """Numbers (n,), strings (n,) or vectors of numbers (n, dim); None for what is none of these."""
     from pyarrow import types
 
@@ -123,11 +123,11 @@ def _column_values(name: str, column: Any) -> np.ndarray | None:
     if types.is_boolean(kind) and not column.null_count:
         return column.to_numpy(zero_copy_only=False)
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return _strings(column.to_pylist())
+        return _make_strings(column.to_pylist())
     return None
 
 
-def _strings(values: list[str | None]) -> np.ndarray:
+def _make_strings(values: list[str | None]) -> np.ndarray:
     """Strings of one width, '' where there is none; of any width where that takes less memory."""
     texts = ["" if value is None else value for value in values]
     widest = max(map(len, texts), default=0)
@@ -136,4 +136,9 @@ def _strings(values: list[str | None]) -> np.ndarray:
     return np.array(texts, dtype=str)
 
 
-_READERS = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors, ".parquet": _parquet}
+_READERS = {
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".safetensors": _read_safetensors,
+    ".parquet": _read_parquet,
+}

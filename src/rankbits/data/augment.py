@@ -50,15 +50,15 @@ class View:
 
     def plain(self, images: torch.Tensor) -> torch.Tensor:
         """The middle of the image, as a query or a database item is seen."""
-        found = self._floats(images)
-        height, width = found.shape[2:]
+        pixels = self._to_floats(images)
+        height, width = pixels.shape[2:]
         if height == width == self.side:
-            return found
+            return pixels
         if self.augment in MOVED and height == width == self.stored:
             start = (height - self.side) // 2
-            return found[:, :, start : start + self.side, start : start + self.side]
+            return pixels[:, :, start : start + self.side, start : start + self.side]
         size = (self.side, self.side)
-        return F.interpolate(found, size, mode="bilinear", antialias=True)
+        return F.interpolate(pixels, size, mode="bilinear", antialias=True)
 
     def draw(self, rows: int, seed: int) -> torch.Tensor:
         """(rows, 6 or 12) numbers in [0, 1): the random changes of a whole batch."""
@@ -72,30 +72,30 @@ class View:
         drawn = drawn.to(images.device)
         mirrored = torch.where(drawn[:, 0] < 0.5, -1.0, 1.0)
         if self.augment == "flip":
-            found = self.plain(images)
-            return torch.where(mirrored[:, None, None, None] < 0, found.flip(3), found)
+            pixels = self.plain(images)
+            return torch.where(mirrored[:, None, None, None] < 0, pixels.flip(3), pixels)
         if self.augment == "shift":
             mirrored = mirrored.abs()
-        share, reach = self._window(images, drawn)
+        share, reach = self._draw_window(images, drawn)
         centre = (2 * drawn[:, 2:4] - 1) * reach[:, None]
         place = images.new_zeros(len(images), 2, 3, dtype=torch.float32)
         place[:, 0, 0], place[:, 1, 1] = share * mirrored, share
         place[:, :, 2] = centre
         if self.augment == "strong":
-            place[:, :, :2] = _turns(drawn[:, 6]) @ place[:, :, :2]
-        found = self._floats(images)
-        shape = [len(found), found.shape[1], self.side, self.side]
+            place[:, :, :2] = _make_turns(drawn[:, 6]) @ place[:, :, :2]
+        pixels = self._to_floats(images)
+        shape = [len(pixels), pixels.shape[1], self.side, self.side]
         grid = F.affine_grid(place, shape, align_corners=False)
-        seen = F.grid_sample(found, grid, padding_mode="border", align_corners=False)
+        seen = F.grid_sample(pixels, grid, padding_mode="border", align_corners=False)
         if self.augment in ("full", "strong"):
             shade = 1 + SHADE * (2 * drawn[:, 4:6] - 1)
             level = seen.mean(dim=(1, 2, 3), keepdim=True)
             seen = (seen - level) * shade[:, :1, None, None] + level * shade[:, 1:, None, None]
         if self.augment == "strong":
-            seen = _covered(_coloured(seen, drawn[:, 7]), drawn[:, 8:12])
+            seen = _cover_part(_change_colours(seen, drawn[:, 7]), drawn[:, 8:12])
         return seen.clamp(0, 1)
 
-    def _window(
+    def _draw_window(
         self, images: torch.Tensor, drawn: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Share of the image's side that is seen, and how far its centre may lie off."""
@@ -106,31 +106,31 @@ class View:
         reach = (1 - share).clamp(min=0.0 if stored else 0.25)
         return share, reach
 
-    def _floats(self, images: torch.Tensor) -> torch.Tensor:
-        found = images.permute(0, 3, 1, 2).to(torch.float32) / 255
-        if found.shape[1] == 1 and self.channels == 3:
-            found = found.expand(-1, 3, -1, -1)
-        elif found.shape[1] == 3 and self.channels == 1:
-            weights = torch.tensor([0.299, 0.587, 0.114], device=found.device)
-            found = (found * weights[:, None, None]).sum(1, keepdim=True)
-        return found.contiguous()
+    def _to_floats(self, images: torch.Tensor) -> torch.Tensor:
+        pixels = images.permute(0, 3, 1, 2).to(torch.float32) / 255
+        if pixels.shape[1] == 1 and self.channels == 3:
+            pixels = pixels.expand(-1, 3, -1, -1)
+        elif pixels.shape[1] == 3 and self.channels == 1:
+            weights = torch.tensor([0.299, 0.587, 0.114], device=pixels.device)
+            pixels = (pixels * weights[:, None, None]).sum(1, keepdim=True)
+        return pixels.contiguous()
 
 
-def _turns(drawn: torch.Tensor) -> torch.Tensor:
+def _make_turns(drawn: torch.Tensor) -> torch.Tensor:
     """Rotations by up to ``TURN`` either way, (n, 2, 2)."""
     angle = TURN * (2 * drawn - 1)
     rows = (angle.cos(), -angle.sin(), angle.sin(), angle.cos())
     return torch.stack(rows, dim=1).reshape(-1, 2, 2)
 
 
-def _coloured(images: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
+def _change_colours(images: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
     """Colours nearer to grey or farther from it, by up to ``COLOUR``."""
     by = (1 + COLOUR * (2 * drawn - 1))[:, None, None, None]
     grey = images.mean(dim=1, keepdim=True)
     return grey + (images - grey) * by
 
 
-def _covered(images: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
+def _cover_part(images: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
     """A rectangle of each image replaced by the image's mean; ``drawn``: its centre and sides."""
     least, most = COVER
     half = (least + (most - least) * drawn[:, 2:4]) / 2

@@ -29,9 +29,9 @@ class Batches(Sampler[list[int]], abc.ABC):
         self, labels: Any, batch_size: int, *, seed: int = 0, rank: int = 0, world: int = 1
     ) -> None:
         names = _check.label_names("labels", labels)
-        found = _check.array("labels", labels) if names is None else names
-        rows = len(found) if found.ndim else 0
-        self.labels = _check.labels("labels", found, rows, names=True)
+        values = _check.array("labels", labels) if names is None else names
+        rows = len(values) if values.ndim else 0
+        self.labels = _check.labels("labels", values, rows, names=True)
         _check.not_empty("labels", len(self.labels))
         if self.labels.ndim == 2 and not isinstance(self, RandomBatches):
             _check.refuse(
@@ -79,40 +79,21 @@ class Batches(Sampler[list[int]], abc.ABC):
         self.epoch, self.start = int(epoch), int(start)
         return self
 
-    def state_dict(self) -> dict[str, int]:
-        return {"epoch": self.epoch, "start": self.start}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        if not isinstance(state, dict) or set(state) != {"epoch", "start"}:
-            _check.refuse(f"A sampler's state must hold 'epoch' and 'start' only; got {state!r}.")
-        self.at(state["epoch"], state["start"])
-
 
 class RandomBatches(Batches):
     """All rows in random order, cut into batches: for multi-hot labels and losses without ranks.
 
-    The last, shorter batch is kept unless ``drop_last`` or it is a single row beside others.
+    The last, shorter batch is kept unless it is a single row beside others.
 
     >>> [len(batch) for batch in RandomBatches([0, 1] * 5, 4)]
     [4, 4, 2]
     """
 
-    def __init__(
-        self, labels: Any, batch_size: int, *, drop_last: bool = False, **options: int
-    ) -> None:
-        super().__init__(labels, batch_size, **options)
-        whole, rest = divmod(len(self.labels), self.batch_size)
-        if drop_last and not whole:
-            _check.refuse(
-                f"drop_last needs at least one whole batch of {self.batch_size:,} rows; got "
-                f"{len(self.labels):,} rows."
-            )
-        self._length = whole + (not drop_last and (rest > 1 or not whole))
-
     def __len__(self) -> int:
-        return self._length
+        whole, rest = divmod(len(self.labels), self.batch_size)
+        return whole + (rest > 1 or not whole)
 
     def _batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
         order = draw.permutation(len(self.labels))
-        for start in range(0, self._length * self.batch_size, self.batch_size):
+        for start in range(0, len(self) * self.batch_size, self.batch_size):
             yield order[start : start + self.batch_size]

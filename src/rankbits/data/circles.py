@@ -43,7 +43,7 @@ class Circle:
         return self.rows[spots]
 
 
-def circles(
+def make_circles(
     groups: np.ndarray, categories: np.ndarray, most: int | None, draw: np.random.Generator
 ) -> list[Circle]:
     """A circle for each category in ascending order, classes and the rows in them shuffled."""

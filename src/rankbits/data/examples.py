@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +40,7 @@ class Examples:
     category_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        inputs = self.inputs if isinstance(self.inputs, ImageFiles) else _inputs(self.inputs)
+        inputs = self.inputs if isinstance(self.inputs, ImageFiles) else _check_inputs(self.inputs)
         rows = len(inputs)
         names = _check.label_names("labels", self.labels)
         if names is not None:
@@ -59,7 +58,7 @@ class Examples:
         object.__setattr__(self, "class_names", tuple(self.class_names))
         object.__setattr__(self, "category_names", tuple(self.category_names))
         if labels.ndim == 1:
-            _named("labels", labels, self.class_names, least=None)
+            _check_named("labels", labels, self.class_names, least=None)
         elif self.class_names and len(self.class_names) != labels.shape[1]:
             _check.refuse(
                 f"class_names must have one name for each of {labels.shape[1]} columns of labels; "
@@ -74,7 +73,7 @@ class Examples:
                 )
             _check.same_length("categories", len(categories), "the inputs", rows)
             categories = categories.astype(np.int64, copy=False)
-            _named("categories", categories, self.category_names, least=-1)
+            _check_named("categories", categories, self.category_names, least=-1)
             object.__setattr__(self, "categories", categories)
 
     @property
@@ -98,8 +97,8 @@ class Examples:
         what = {"features": "features", "images": "images", "files": "image files"}[self.kind]
         text = f"Examples({len(self):,} {what}, {self.classes:,} classes"
         if self.categories is not None:
-            found = len(np.unique(self.categories[self.categories >= 0]))
-            text += f", {found:,} categor{'y' if found == 1 else 'ies'}"
+            many = len(np.unique(self.categories[self.categories >= 0]))
+            text += f", {many:,} categor{'y' if many == 1 else 'ies'}"
         return text + ")"
 
     def subset(self, rows: Any) -> Examples:
@@ -119,21 +118,21 @@ class Examples:
         )
 
 
-def _inputs(value: Any) -> np.ndarray:
-    found = _check.array("inputs", value)
-    if found.dtype == np.uint8 and found.ndim == 3:
-        found = found[..., None]
-    images = found.dtype == np.uint8 and found.ndim == 4 and found.shape[3] in (1, 3)
-    if not images and not (found.dtype.kind == "f" and found.ndim == 2):
+def _check_inputs(value: Any) -> np.ndarray:
+    inputs = _check.array("inputs", value)
+    if inputs.dtype == np.uint8 and inputs.ndim == 3:
+        inputs = inputs[..., None]
+    images = inputs.dtype == np.uint8 and inputs.ndim == 4 and inputs.shape[3] in (1, 3)
+    if not images and not (inputs.dtype.kind == "f" and inputs.ndim == 2):
         _check.refuse(
             "inputs must be float features (n, dim), uint8 images (n, height, width, 1 or 3) or "
-            f"ImageFiles; got {found.dtype} {found.shape}."
+            f"ImageFiles; got {inputs.dtype} {inputs.shape}."
         )
     # a mapped file may be larger than memory: whoever reads its rows checks them
-    return found if isinstance(found, np.memmap) else _check.finite("inputs", found)
+    return inputs if isinstance(inputs, np.memmap) else _check.finite("inputs", inputs)
 
 
-def _named(name: str, values: np.ndarray, names: tuple[str, ...], least: int | None) -> None:
+def _check_named(name: str, values: np.ndarray, names: tuple[str, ...], least: int | None) -> None:
     if least is not None and values.size and values.min() < least:
         _check.refuse(f"{name} must be at least {least}; got {values.min()}.")
     if names and values.size and (values.max() >= len(names) or values.min() < -1):
@@ -141,46 +140,44 @@ def _named(name: str, values: np.ndarray, names: tuple[str, ...], least: int | N
         _check.refuse(f"{name} must have a name each: {len(names)} names; got {worst}.")
 
 
-def fingerprints(inputs: np.ndarray | ImageFiles) -> np.ndarray:
+def hash_rows(inputs: np.ndarray | ImageFiles) -> np.ndarray:
     """A hash of every row's bytes, uint64 (n,): equal bytes, equal hash.
 
     Of files only those that share their length with another are read. A file that cannot be read
     equals nothing.
 
-    >>> found = fingerprints(np.array([[1.0], [2.0], [1.0]]))
-    >>> bool(found[0] == found[2]), bool(found[0] == found[1])
+    >>> hashes = hash_rows(np.array([[1.0], [2.0], [1.0]]))
+    >>> bool(hashes[0] == hashes[2]), bool(hashes[0] == hashes[1])
     (True, False)
     """
     if isinstance(inputs, ImageFiles):
-        return _of_files([str(path) for path in inputs.paths])
-    rows = (np.ascontiguousarray(row) for row in inputs)
-    return _numbers((_hash(row.data.cast("B")) for row in rows), len(inputs))
+        paths = inputs.paths.tolist()
+        with ThreadPoolExecutor(THREADS) as pool:
+            sizes = list(pool.map(_measure_file, paths))
+            times = Counter(sizes)
+            shared = [size >= 0 and times[size] > 1 for size in sizes]
+            digests = list(pool.map(_hash_file, range(len(paths)), paths, shared))
+    else:
+        rows = (np.ascontiguousarray(row) for row in inputs)
+        digests = [_hash(row.data.cast("B")) for row in rows]
+    return np.fromiter((int.from_bytes(d, "little") for d in digests), np.uint64, len(inputs))
 
 
-def _of_files(paths: list[str]) -> np.ndarray:
-    with ThreadPoolExecutor(THREADS) as pool:
-        sizes = list(pool.map(_size, paths))
-        times = Counter(sizes)
-        alone = (times[size] == 1 or size < 0 for size in sizes)
-        work = zip(range(len(paths)), paths, alone, strict=True)
-        return _numbers(pool.map(lambda item: _of_file(*item), work), len(paths))
-
-
-def _size(path: str) -> int:
+def _measure_file(path: str) -> int:
     try:
         return os.stat(path).st_size
     except (OSError, ValueError):
         return -1
 
 
-def _of_file(row: int, path: str, alone: bool) -> bytes:
-    if not alone:
+def _hash_file(row: int, path: str, shared: bool) -> bytes:
+    if shared:
         try:
-            found = hashlib.blake2b(digest_size=8)
+            digest = hashlib.blake2b(digest_size=8)
             with open(path, "rb") as file:
                 while block := file.read(1 << 20):
-                    found.update(block)
-            return found.digest()
+                    digest.update(block)
+            return digest.digest()
         except (OSError, ValueError):
             pass
     return _hash(f"row {row}".encode())
@@ -188,7 +185,3 @@ def _of_file(row: int, path: str, alone: bool) -> bytes:
 
 def _hash(data: Any) -> bytes:
     return hashlib.blake2b(data, digest_size=8).digest()
-
-
-def _numbers(digests: Iterable[bytes], rows: int) -> np.ndarray:
-    return np.fromiter((int.from_bytes(d, "little") for d in digests), np.uint64, rows)

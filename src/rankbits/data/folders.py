@@ -7,28 +7,26 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rankbits import _check
-from rankbits.data.arrays import read_columns
 from rankbits.data.examples import Examples
 from rankbits.data.images import SUFFIXES, ImageFiles
-from rankbits.data.metadata import Columns, find_label_column, find_metadata
 from rankbits.data.tables import (
     COLUMNS,
+    Columns,
     find_column,
-    list_parquet_columns,
-    read_parquet_columns,
-    read_text_columns,
-    spell_column,
+    find_label_column,
+    find_metadata,
+    has_paths,
+    read_table,
 )
+from rankbits.data.vectors import number_names, read_rows
 
 TABLES = (".csv", ".tsv", ".parquet")
 ARRAYS = (".npz", ".safetensors", ".parquet")
 SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "query", "gallery"}
-INPUTS = ("features", "embeddings", "embedding", "images")
 DEEPEST = 4
 
 
@@ -48,8 +46,8 @@ def read_examples(path: str | os.PathLike[str]) -> Examples:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "list.csv").write_text("path,label\\na.png,cat\\nb.png,cat|dog\\n")
-    ...     found = read_examples(Path(folder, "list.csv"))
-    >>> found.class_names, found.labels.tolist()
+    ...     examples = read_examples(Path(folder, "list.csv"))
+    >>> examples.class_names, examples.labels.tolist()
     (('cat', 'dog'), [[True, False], [True, True]])
     """
     reading = read_leniently(path)
@@ -73,126 +71,111 @@ def read_leniently(path: str | os.PathLike[str]) -> Reading:
     """``read_examples``, which leaves out image files that lie at another depth than most."""
     source = Path(path)
     if source.is_dir():
-        return _of_folder(source)
-    return Reading(_of_file(source))
+        return _read_folder(source)
+    return Reading(_read_file(source))
 
 
-def _of_file(source: Path) -> Examples:
+def _read_file(source: Path) -> Examples:
     if not source.is_file():
         _check.refuse(f"{source} does not exist.")
-    if source.suffix in (".csv", ".tsv"):
-        return _of_table(source, read_text_columns(source))
-    if source.suffix == ".parquet":
-        if find_column(list_parquet_columns(source), "path"):
-            return _of_table(source, read_parquet_columns(source))
-        return _of_arrays(source)
+    if is_table(source):
+        return _read_table(source, read_table(source))
     if source.suffix in ARRAYS:
-        return _of_arrays(source)
+        return _read_arrays(source)
     _check.refuse(
         f"{source} must be a folder of images, a table ({', '.join(TABLES)}) or arrays "
         f"({', '.join(ARRAYS)})."
     )
 
 
-def by_folder(folder: str | os.PathLike[str]) -> dict[str, tuple[str, ...]]:
+def is_table(source: Path) -> bool:
+    """Whether a file is a table of paths, which a ``.parquet`` may be or not."""
+    return source.suffix in TABLES and (source.suffix != ".parquet" or has_paths(source))
+
+
+def list_images(folder: str | os.PathLike[str]) -> dict[str, tuple[str, ...]]:
     """Every image file under a folder, in the order of names, with the folders that lead to it.
 
     Hidden files and files without the ending of an image are skipped; linked folders are followed.
     """
-    found: dict[str, tuple[str, ...]] = {}
-    # a stack, and a limit on depth, so that a link to a folder above ends
-    waiting: list[tuple[str, tuple[str, ...]]] = [(os.fspath(folder), ())]
-    while waiting:
-        where, names = waiting.pop()
-        entries = sorted(os.scandir(where), key=lambda entry: entry.name)
-        deeper = []
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            if entry.is_dir():
-                if len(names) < DEEPEST:
-                    deeper.append((entry.path, (*names, entry.name)))
-            elif entry.name.lower().endswith(SUFFIXES):
-                found[entry.path] = names
-        waiting += reversed(deeper)
-    return found
+    images: dict[str, tuple[str, ...]] = {}
+    for where, folders, files in os.walk(folder, onerror=_raise, followlinks=True):
+        names = Path(where).relative_to(folder).parts
+        # a limit on depth, so that a link to a folder above ends
+        inner = sorted(folders) if len(names) < DEEPEST else []
+        folders[:] = [name for name in inner if not name.startswith(".")]
+        for name in sorted(files):
+            if not name.startswith(".") and name.lower().endswith(SUFFIXES):
+                images[os.path.join(where, name)] = names
+    return images
 
 
-def _of_folder(folder: Path) -> Reading:
-    found = by_folder(folder)
-    if not found:
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _read_folder(folder: Path) -> Reading:
+    images = list_images(folder)
+    if not images:
         _check.refuse(f"{folder} holds no image ({', '.join(SUFFIXES)}).")
     metadata = find_metadata(folder)
     if metadata is not None:
         source, columns = metadata
         label = find_label_column(source, columns)
         if label:
-            return _of_metadata(source, columns, label, found)
-        if not any(found.values()):
+            return _read_listed(source, columns, label, images)
+        if not any(images.values()):
             _check.refuse(
                 f"{source} must have a column 'label', or one whose values repeat; it has "
                 f"{', '.join(columns)}."
             )
-    return _of_classes(folder, found)
+    return _read_classes(folder, images)
 
 
-def _of_metadata(
-    source: Path, columns: Columns, label: str, found: dict[str, tuple[str, ...]]
+def _read_listed(
+    source: Path, columns: Columns, label: str, images: dict[str, tuple[str, ...]]
 ) -> Reading:
     names = find_column(columns, "path"), find_column(columns, "category")
     table = {name: columns[name] for name in names if name} | {"label": columns[label]}
-    examples = _of_table(source, table)
+    examples = _read_table(source, table)
     notes = [f"labels are the column '{label}' of {source.name}"]
     listed = {os.path.normpath(path) for path in examples.inputs.paths}  # type: ignore[union-attr]
-    unlisted = sum(os.path.normpath(path) not in listed for path in found)
+    unlisted = sum(os.path.normpath(path) not in listed for path in images)
     if unlisted:
         notes.append(f"{unlisted:,} images are not in {source.name}, and are left out")
     return Reading(examples, notes=tuple(notes))
 
 
-def _of_classes(folder: Path, found: dict[str, tuple[str, ...]]) -> Reading:
-    counts = Counter(len(names) for names in found.values())
+def _read_classes(folder: Path, images: dict[str, tuple[str, ...]]) -> Reading:
+    counts = Counter(len(names) for names in images.values())
     depth = min(counts, key=lambda depth: (-counts[depth], depth))
-    misplaced = tuple(path for path, names in found.items() if len(names) != depth)
-    found = {path: names for path, names in found.items() if len(names) == depth}
+    misplaced = tuple(path for path, names in images.items() if len(names) != depth)
+    images = {path: names for path, names in images.items() if len(names) == depth}
     if depth not in (1, 2):
         _check.refuse(
-            f"{folder} must hold class/*.png or category/class/*.png; got {next(iter(found))}."
+            f"{folder} must hold class/*.png or category/class/*.png; got {next(iter(images))}."
         )
-    tops = {names[0] for names in found.values()}
+    tops = {names[0] for names in images.values()}
     if {top.lower() for top in tops} <= SPLITS:
         what = "classes" if depth == 1 else "categories"
         _check.refuse(
             f"{folder} holds splits ({', '.join(sorted(tops))}), not {what}: give one of them."
         )
-    labels, classes = named(["/".join(names) for names in found.values()])
-    files = ImageFiles(np.array(list(found), dtype=str))
+    labels, classes = number_names(["/".join(names) for names in images.values()])
+    files = ImageFiles(np.array(list(images), dtype=str))
     if depth == 1:
         return Reading(Examples(files, labels, class_names=classes), misplaced)
-    groups, categories = named([names[0] for names in found.values()])
+    groups, categories = number_names([names[0] for names in images.values()])
     return Reading(Examples(files, labels, groups, classes, categories), misplaced)
 
 
-def named(values: Iterable[Any]) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Numbers of names in sorted order, whole numbers by value, and the names.
-
-    >>> named(["10", "9", "10"])
-    (array([1, 0, 1]), ('9', '10'))
-    """
-    texts = [str(value) for value in values]
-    known = sorted(set(texts))
-    if all(text.lstrip("-").isdecimal() for text in known):
-        known.sort(key=int)
-    of = {text: number for number, text in enumerate(known)}
-    return np.fromiter((of[text] for text in texts), np.int64, len(texts)), tuple(known)
-
-
-def _of_table(source: Path, columns: dict[str, Sequence[str]]) -> Examples:
+def _read_table(source: Path, columns: Columns) -> Examples:
     names = {wanted: find_column(columns, wanted) for wanted in COLUMNS}
     for wanted in ("path", "label"):
         if not names[wanted]:
             held = ", ".join(columns) or "nothing"
-            _check.refuse(f"{source} must have a column {spell_column(wanted)}; it has {held}.")
+            spelled = " or ".join(f"'{name}'" for name in COLUMNS[wanted])
+            _check.refuse(f"{source} must have a column {spelled}; it has {held}.")
     texts = columns[names["label"]]
     paths = [str(source.parent / path.strip()) for path in columns[names["path"]]]
     if not paths:
@@ -201,52 +184,44 @@ def _of_table(source: Path, columns: dict[str, Sequence[str]]) -> Examples:
         if not path.strip():
             _check.refuse(f"{source} row {row + 1} has no path.")
     files = ImageFiles(np.array(paths, dtype=str))
-    labels, classes = _labels(source, texts)
+    labels, classes = _read_labels(source, texts)
     if not names["category"]:
         return Examples(files, labels, class_names=classes)
-    groups = [text.strip() for text in columns[names["category"]]]
-    known = [group for group in groups if group]
-    numbers, categories = named(known)
-    categories_of = np.full(len(groups), -1, np.int64)
-    categories_of[[bool(group) for group in groups]] = numbers
-    return Examples(files, labels, categories_of, classes, categories)
+    categories, category_names = number_known(text.strip() for text in columns[names["category"]])
+    return Examples(files, labels, categories, classes, category_names)
 
 
-def _labels(source: Path, texts: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+def number_known(names: Iterable[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Numbers of names as ``number_names`` gives them, -1 for ''; and the names.
+
+    >>> number_known(["b", "", "a"])
+    (array([ 1, -1,  0]), ('a', 'b'))
+    """
+    texts = np.array(list(names), dtype=str)
+    numbers = np.full(len(texts), -1, np.int64)
+    numbers[texts != ""], known = number_names(texts[texts != ""])
+    return numbers, known
+
+
+def _read_labels(source: Path, texts: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
     """One label a row, or several where any row joins them by ``|`` or ``;``."""
     split = [[part.strip() for part in text.replace(";", "|").split("|")] for text in texts]
     if all(len(parts) == 1 for parts in split):
         for row, parts in enumerate(split):
             if not parts[0]:
                 _check.refuse(f"{source} row {row + 1} has no label.")
-        return named(parts[0] for parts in split)
+        return number_names(parts[0] for parts in split)
     kept = [[part for part in parts if part] for parts in split]
-    numbers, classes = named(part for parts in kept for part in parts)
+    numbers, classes = number_names(part for parts in kept for part in parts)
     hot = np.zeros((len(kept), len(classes)), bool)
     hot[np.repeat(np.arange(len(kept)), [len(parts) for parts in kept]), numbers] = True
     return hot, classes
 
 
-def _of_arrays(source: Path) -> Examples:
-    columns = read_columns(source)
-    inputs = next((name for name in INPUTS if name in columns), None)
-    label = "labels" if "labels" in columns else find_column(columns, "label")
-    if inputs is None or not label:
-        held = ", ".join(sorted(columns)) or "nothing"
-        _check.refuse(
-            f"{source} must hold 'labels' and one of 'features', 'embeddings' or 'images'; "
-            f"it holds {held}."
-        )
-    labels, class_names = _number(columns[label])
-    categories, category_names = _number(columns.get("categories"))
-    values = columns[inputs]
-    if values.ndim == 2 and values.dtype in (np.int8, np.uint8):
-        values = values.astype(np.float32)  # embeddings as services sell them
-    return Examples(values, labels, categories, class_names, category_names)
-
-
-def _number(values: Any) -> tuple[Any, tuple[str, ...]]:
-    """Names (n,) as numbers, and the names; numbers as they are."""
-    if values is not None and values.dtype.kind in "UT" and values.ndim == 1:
-        return named(values.tolist())
-    return values, ()
+def _read_arrays(source: Path) -> Examples:
+    rows = read_rows(source)
+    if rows.labels is None:
+        _check.refuse(f"{source} must hold 'labels' beside its vectors or images.")
+    return Examples(
+        rows.inputs, rows.labels, rows.categories, rows.class_names, rows.category_names
+    )

@@ -42,14 +42,14 @@ class ImageFiles:
     paths: np.ndarray
 
     def __post_init__(self) -> None:
-        found = np.asarray(self.paths)
-        if found.size == 0:
-            found = found.astype(str)
-        if found.ndim != 1 or found.dtype.kind != "U":
+        paths = np.asarray(self.paths)
+        if paths.size == 0:
+            paths = paths.astype(str)
+        if paths.ndim != 1 or paths.dtype.kind != "U":
             _check.refuse(
-                f"paths must be (n,) of str; got shape {found.shape} and dtype {found.dtype}."
+                f"paths must be (n,) of str; got shape {paths.shape} and dtype {paths.dtype}."
             )
-        object.__setattr__(self, "paths", found)
+        object.__setattr__(self, "paths", paths)
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -76,15 +76,15 @@ def decode(path: str | os.PathLike[str], side: int, channels: int = 3) -> np.nda
     side = _check.whole("side", side, 1)
     if channels not in (1, 3):
         _check.refuse(f"channels must be 1 or 3; got {channels!r}.")
-    pillow = _pillow()
+    pillow = _import_pillow()
     try:
-        with _opened(path) as image:
+        with _open(path) as image:
             if image.format in ("JPEG", "MPO"):
                 # MPO is what phones write as .jpg. The decoder itself can halve the image: twice
                 # the wanted side leaves resizing its work.
                 image.draft(None, (2 * side, 2 * side))
             upright = pillow.ImageOps.exif_transpose(image)
-            plain = _plain(pillow.Image, _centre(upright))
+            plain = _make_plain(pillow.Image, _crop_centre(upright))
             shown = plain.convert("RGB" if channels == 3 else "L")
             small = shown.resize((side, side), pillow.Image.Resampling.BILINEAR)
             return np.asarray(small, np.uint8).reshape(side, side, channels)
@@ -97,11 +97,11 @@ def decode(path: str | os.PathLike[str], side: int, channels: int = 3) -> np.nda
 
 def measure(path: str | os.PathLike[str]) -> tuple[int, int]:
     """Width and height of an image file, from its header."""
-    with _opened(path) as image:
+    with _open(path) as image:
         return image.size
 
 
-def _pillow() -> Any:
+def _import_pillow() -> Any:
     try:
         import PIL.Image
         import PIL.ImageOps
@@ -110,9 +110,9 @@ def _pillow() -> Any:
     return PIL
 
 
-def _opened(path: str | os.PathLike[str]) -> Any:
+def _open(path: str | os.PathLike[str]) -> Any:
     """The image with its header read and no pixel decoded."""
-    pillow = _pillow()
+    pillow = _import_pillow()
     try:
         image = pillow.Image.open(path, formats=FORMATS)
     except FileNotFoundError as error:
@@ -132,7 +132,7 @@ def _opened(path: str | os.PathLike[str]) -> Any:
     return image
 
 
-def _centre(image: Any) -> Any:
+def _crop_centre(image: Any) -> Any:
     """The middle square. Cutting before resizing keeps a long thin image from growing huge."""
     width, height = image.size
     short = min(width, height)
@@ -140,17 +140,17 @@ def _centre(image: Any) -> Any:
     return image.crop((left, top, left + short, top + short))
 
 
-def _plain(library: Any, image: Any) -> Any:
+def _make_plain(library: Any, image: Any) -> Any:
     """8 bits a channel, and nothing transparent."""
     if image.mode == "F" or image.mode.startswith("I"):
-        return _eight_bits(library, image)
+        return _to_eight_bits(library, image)
     if image.mode in ("LA", "PA", "La", "RGBA", "RGBa") or "transparency" in image.info:
         with_alpha = image.convert("RGBA")
         return library.alpha_composite(library.new("RGBA", image.size, "white"), with_alpha)
     return image.convert("RGB") if image.mode == "P" else image
 
 
-def _eight_bits(library: Any, image: Any) -> Any:
+def _to_eight_bits(library: Any, image: Any) -> Any:
     """Wide greys: whole numbers past 255 are of 16 bits; fractions up to 1 are shares of white."""
     values = np.nan_to_num(np.asarray(image, np.float64), posinf=np.inf, neginf=0.0)
     most = values.max(initial=0.0)

@@ -10,17 +10,15 @@ import os
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
 from rankbits import _check
-from rankbits.data.examples import THREADS, Examples, fingerprints
+from rankbits.data.examples import THREADS, Examples, hash_rows
 from rankbits.data.folders import read_leniently
 from rankbits.data.images import Unreadable, decode, measure
-from rankbits.data.leaks import check
-from rankbits.data.protocols import PROTOCOLS, protocol
+from rankbits.data.protocol import Protocol, find_leaks
 
 FIRST = 10
 SIDE = 32  # enough to make a decoder read a file to its end
@@ -63,11 +61,11 @@ class Findings:
         ]
         if self.without_label:
             lines.append(f"{self.without_label:,} examples have no label")
-        lines += _listed(self.single, "classes have one example: nothing else is relevant to it")
+        lines += _list(self.single, "classes have one example: nothing else is relevant to it")
         if self.classes == 1:
             lines.append("all examples are of one class: everything is relevant to everything")
-        lines += _listed(self.unreadable, "files cannot be read")
-        lines += _listed(
+        lines += _list(self.unreadable, "files cannot be read")
+        lines += _list(
             self.misplaced,
             "images lie at another depth than the rest: training refuses the folder until they "
             "are moved",
@@ -76,7 +74,7 @@ class Findings:
             lines.append(
                 f"{self.copies_within:,} examples are byte-identical to one of their class"
             )
-        lines += _listed(
+        lines += _list(
             self.across,
             "examples are byte-identical to one of another class (label noise)",
             self.copies_across,
@@ -88,11 +86,11 @@ class Findings:
         )  # fmt: skip
         lines += [] if any(amiss) else ["nothing amiss was found"]
         lines += [self.note] if self.note else []
-        return "\n".join(_printable(line) for line in lines)
+        return "\n".join(_make_printable(line) for line in lines)
 
 
-def inspect(path: str | os.PathLike[str], seed: int = 0) -> Findings:
-    """Look at a folder, a table, an array file (see ``read_examples``) or a protocol by its name.
+def inspect(source: str | os.PathLike[str] | Protocol) -> Findings:
+    """Look at a folder, a table, an array file (see ``read_examples``) or a protocol.
 
     Every image file is decoded once. If none can be decoded, that is refused. Images that lie at
     another depth than most are named and left out.
@@ -101,43 +99,38 @@ def inspect(path: str | os.PathLike[str], seed: int = 0) -> Findings:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     rows = {"features": np.array([[1.0], [1.0], [2.0]]), "labels": np.array([0, 1, 1])}
     ...     np.savez(f"{folder}/mine.npz", **rows)
-    ...     found = inspect(f"{folder}/mine.npz")
-    >>> found.classes, found.single, found.copies_across
+    ...     findings = inspect(f"{folder}/mine.npz")
+    >>> findings.classes, findings.single, findings.copies_across
     (2, ('0',), 2)
     """
-    name = os.fspath(path)
-    if Path(name).exists() or name not in PROTOCOLS:
-        if not Path(name).exists():
-            near = _check.nearest(name, PROTOCOLS)
-            _check.refuse(f"{name} is neither a file, a folder nor a protocol{near}.")
-        reading = read_leniently(name)
-        return _findings(
-            name, reading.examples, (), "; ".join(reading.notes), misplaced=reading.misplaced
-        )
-    named = protocol(name, seed=seed)
-    return _findings(repr(named), named.examples, tuple(check(named)), named.note)
+    if isinstance(source, Protocol):
+        leaks = tuple(find_leaks(source))
+        return _look_at(repr(source), source.examples, leaks, source.note)
+    reading = read_leniently(source)
+    note = "; ".join(reading.notes)
+    return _look_at(os.fspath(source), reading.examples, (), note, misplaced=reading.misplaced)
 
 
-def _findings(
+def _look_at(
     name: str,
     examples: Examples,
     leaks: tuple[str, ...],
     note: str,
     misplaced: tuple[str, ...] = (),
 ) -> Findings:
-    shape, unreadable = _look(examples)
+    shape, unreadable = _describe_inputs(examples)
     labels = examples.labels
     if labels.ndim == 2:
         counts = labels.sum(axis=0)
         classes = np.flatnonzero(counts)
         counts, bare = counts[classes], int((~labels.any(axis=1)).sum())
-        rows = fingerprints(labels)
+        rows = hash_rows(labels)
     else:
         classes, counts = np.unique(labels, return_counts=True)
         bare, rows = 0, labels
     names = examples.class_names
     spelled = [names[c] if names and c >= 0 else str(c) for c in classes]
-    within, across = _copies(fingerprints(examples.inputs), rows)
+    within, across = _count_copies(hash_rows(examples.inputs), rows)
     groups = examples.categories
     return Findings(
         name=name,
@@ -154,14 +147,14 @@ def _findings(
         unreadable=unreadable,
         copies_within=within,
         copies_across=len(across),
-        across=tuple(_row_name(examples, row) for row in across),
+        across=tuple(_name_row(examples, row) for row in across),
         leaks=leaks,
         note=note,
         misplaced=misplaced,
     )
 
 
-def _look(examples: Examples) -> tuple[str, tuple[str, ...]]:
+def _describe_inputs(examples: Examples) -> tuple[str, tuple[str, ...]]:
     """The sizes of the inputs in words, and a sentence for each that cannot be read."""
     if examples.kind == "features":
         return f"{examples.inputs.shape[1]:,} dimensions", ()  # type: ignore[union-attr]
@@ -169,29 +162,23 @@ def _look(examples: Examples) -> tuple[str, tuple[str, ...]]:
         height, width, channels = examples.inputs.shape[1:]  # type: ignore[union-attr]
         return f"{width} x {height} pixels, {'colour' if channels == 3 else 'grey'}", ()
     paths = [str(path) for path in examples.inputs.paths]  # type: ignore[union-attr]
-    sizes: list[tuple[int, int]] = []
-    unreadable: list[str] = []
     # the filters of warnings belong to the whole process: set once here, not in each thread
     with warnings.catch_warnings(), ThreadPoolExecutor(THREADS) as pool:
         warnings.simplefilter("ignore")
-        bar = tqdm(
-            pool.map(_read, paths), total=len(paths), unit=" files", desc="read", disable=None
-        )
-        for found in bar:
-            if isinstance(found, str):
-                unreadable.append(found)
-            else:
-                sizes.append(found)
+        reading = pool.map(_measure_image, paths)
+        looks = list(tqdm(reading, "read", len(paths), unit=" files", disable=None))
+    unreadable = tuple(look for look in looks if isinstance(look, str))
+    sizes = [look for look in looks if not isinstance(look, str)]
     if not sizes:
         _check.refuse(f"None of {len(paths):,} images can be read; the first: {unreadable[0]}")
     widths, heights = np.array(sizes).T
     small, large = (widths.min(), heights.min()), (widths.max(), heights.max())
     shape = f"{small[0]:,} x {small[1]:,}"
     shape += "" if small == large else f" to {large[0]:,} x {large[1]:,}"
-    return f"{shape} pixels", tuple(unreadable)
+    return f"{shape} pixels", unreadable
 
 
-def _read(path: str) -> tuple[int, int] | str:
+def _measure_image(path: str) -> tuple[int, int] | str:
     try:
         decode(path, SIDE)
         return measure(path)
@@ -199,7 +186,7 @@ def _read(path: str) -> tuple[int, int] | str:
         return str(sentence)
 
 
-def _copies(prints: np.ndarray, labels: np.ndarray) -> tuple[int, np.ndarray]:
+def _count_copies(prints: np.ndarray, labels: np.ndarray) -> tuple[int, np.ndarray]:
     """How many rows equal another of their class, and the rows that equal one of another."""
     _, group = np.unique(prints, return_inverse=True)
     _, label = np.unique(labels, return_inverse=True)
@@ -210,13 +197,13 @@ def _copies(prints: np.ndarray, labels: np.ndarray) -> tuple[int, np.ndarray]:
     return int((alike > 1).sum()), np.flatnonzero(together > alike)
 
 
-def _row_name(examples: Examples, row: int) -> str:
+def _name_row(examples: Examples, row: int) -> str:
     if examples.kind == "files":
         return str(examples.inputs.paths[row])  # type: ignore[union-attr]
     return f"row {row}"
 
 
-def _listed(names: tuple[str, ...], what: str, count: int | None = None) -> list[str]:
+def _list(names: tuple[str, ...], what: str, count: int | None = None) -> list[str]:
     if not names:
         return []
     lines = [f"{len(names) if count is None else count:,} {what}:"]
@@ -225,6 +212,6 @@ def _listed(names: tuple[str, ...], what: str, count: int | None = None) -> list
     return [*lines, f"  and {more:,} more"] if more > 0 else lines
 
 
-def _printable(text: str) -> str:
+def _make_printable(text: str) -> str:
     """File names may hold bytes that are no UTF-8; a terminal must not choke on them."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

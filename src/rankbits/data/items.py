@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from rankbits import _check
-from rankbits.data.arrays import read_columns
+from rankbits.data.arrays import FORMS
 from rankbits.data.examples import Examples
-from rankbits.data.folders import by_folder, named, read_examples
+from rankbits.data.folders import TABLES, is_table, list_images, number_known, read_examples
 from rankbits.data.images import SUFFIXES, ImageFiles
-from rankbits.data.metadata import find_metadata
-from rankbits.data.tables import read_text_columns
-
-TABLES = (".csv", ".tsv")
-ARRAYS = (".npy", ".npz", ".safetensors", ".parquet")
-VECTORS = ("embeddings", "features")
+from rankbits.data.tables import find_metadata, read_table
+from rankbits.data.vectors import read_rows
 
 
 def file_id(path: str | os.PathLike[str], folder: str | os.PathLike[str]) -> str:
@@ -82,123 +77,71 @@ def read_items(source: str | os.PathLike[str]) -> Items:
     """
     where = Path(source)
     if where.is_dir():
-        return _of_folder(where)
+        return _read_folder(where)
     if not where.is_file():
         _check.refuse(f"{where} does not exist.")
     if where.suffix.lower() in SUFFIXES:
         paths = np.array([str(where)])
-        return Items(ImageFiles(paths), _words([where.name]), titles=(where.stem,))
-    if where.suffix.lower() in TABLES:
-        return _of_table(where)
-    if where.suffix.lower() in ARRAYS:
-        return _of_arrays(where)
+        return Items(ImageFiles(paths), _as_objects([where.name]), titles=(where.stem,))
+    if is_table(where):
+        return _read_table(where)
+    if where.suffix in FORMS:
+        return _read_arrays(where)
     _check.refuse(
         f"{where} must be a folder of images, an image, a table ({', '.join(TABLES)}) or vectors "
-        f"({', '.join(ARRAYS)})."
+        f"({', '.join(FORMS)})."
     )
 
 
-def _words(values: list[str]) -> np.ndarray:
+def _as_objects(values: list) -> np.ndarray:
     words = np.empty(len(values), object)
     words[:] = values
     return words
 
 
-def _of_folder(folder: Path) -> Items:
-    files = by_folder(folder)
+def _read_folder(folder: Path) -> Items:
+    files = list_images(folder)
     if not files:
         _check.refuse(f"{folder} holds no image ({', '.join(SUFFIXES)}).")
     if find_metadata(folder) is not None:
-        return _of_examples(read_examples(folder), folder)
-    labels: np.ndarray | None = None
-    names: tuple[str, ...] = ()
-    if any(files.values()):
-        inside = ["/".join(above) for above in files.values()]
-        numbers, names = named(name for name in inside if name)
-        labels = np.full(len(inside), -1, np.int64)
-        labels[[bool(name) for name in inside]] = numbers
+        return _make_items(read_examples(folder), folder)
+    labels, names = number_known("/".join(above) for above in files.values())
     return Items(
         ImageFiles(np.array(list(files))),
-        _words([file_id(path, folder) for path in files]),
-        labels,
+        _as_objects([file_id(path, folder) for path in files]),
+        labels if names else None,
         names,
         tuple(Path(path).stem for path in files),
     )
 
 
-def _of_examples(examples: Examples, folder: Path) -> Items:
+def _make_items(examples: Examples, folder: Path) -> Items:
     assert isinstance(examples.inputs, ImageFiles)
     paths = examples.inputs.paths.tolist()
     return Items(
         examples.inputs,
-        _words([file_id(path, folder) for path in paths]),
+        _as_objects([file_id(path, folder) for path in paths]),
         examples.labels,
         examples.class_names,
         tuple(Path(path).stem for path in paths),
     )
 
 
-def _of_table(source: Path) -> Items:
-    items, columns = _of_examples(read_examples(source), source.parent), _text_columns(source)
+def _read_table(source: Path) -> Items:
+    items = _make_items(read_examples(source), source.parent)
+    columns = {name.strip().lower(): values for name, values in read_table(source).items()}
     titles = next((columns[n] for n in ("title", "name", "text") if n in columns), None)
     return replace(
         items,
-        ids=_words(columns["id"]) if "id" in columns else items.ids,
+        ids=_as_objects(list(columns["id"])) if "id" in columns else items.ids,
         titles=items.titles if titles is None else tuple(titles),
     )
 
 
-def _text_columns(source: Path) -> dict[str, list[str]]:
-    """The columns of a table by their names in small letters."""
-    return {
-        name.strip().lower(): list(values) for name, values in read_text_columns(source).items()
-    }
-
-
-def _of_arrays(source: Path) -> Items:
-    columns = read_columns(source)
-    name = next((name for name in (*VECTORS, "images") if name in columns), None)
-    if name is None:
-        tables = [n for n, a in columns.items() if a.ndim == 2 and a.dtype.kind == "f"]
-        if len(tables) != 1:
-            held = ", ".join(sorted(columns)) or "nothing"
-            _check.refuse(f"{source} must hold 'embeddings', (n, dim) numbers; it holds {held}.")
-        name = tables[0]
-    inputs = columns[name]
-    if name != "images":
-        inputs = inputs[None] if inputs.ndim == 1 else inputs
-        if inputs.dtype.kind in "iu":  # what embedding services sell
-            inputs = inputs.astype(np.float32)
-    rows = len(inputs)
-    labels, names = _labels(columns, rows, source)
-    titles = _column(columns, ("titles", "title", "texts", "text"), rows, source)
-    ids = _column(columns, ("ids", "id", "paths", "path"), rows, source)
-    if ids is None:
-        ids = np.arange(rows)
-    elif ids.dtype.kind == "U":
-        ids = _words(ids.tolist())
-    return Items(
-        inputs, ids, labels, names, None if titles is None else tuple(map(str, titles.tolist()))
-    )
-
-
-def _column(
-    columns: Mapping[str, np.ndarray], names: tuple[str, ...], rows: int, source: Path
-) -> np.ndarray | None:
-    name = next((n for n in names if n in columns and columns[n].ndim == 1), None)
-    if name is None:
-        return None
-    _check.same_length(f"'{name}' in {source}", len(columns[name]), "the vectors", rows)
-    return columns[name]
-
-
-def _labels(
-    columns: Mapping[str, np.ndarray], rows: int, source: Path
-) -> tuple[np.ndarray | None, tuple[str, ...]]:
-    values = next((columns[n] for n in ("labels", "label") if n in columns), None)
-    if values is None:
-        return None, ()
-    _check.same_length(f"labels in {source}", len(values), "the vectors", rows)
-    if values.dtype.kind == "U" and values.ndim == 1:
-        return named(values.tolist())
-    return _check.labels(f"labels in {source}", values, rows), ()
+def _read_arrays(source: Path) -> Items:
+    rows = read_rows(source)
+    ids = np.arange(len(rows.inputs)) if rows.ids is None else rows.ids
+    if ids.dtype.kind == "U":
+        ids = _as_objects(ids.tolist())
+    titles = None if rows.titles is None else tuple(map(str, rows.titles.tolist()))
+    return Items(rows.inputs, ids, rows.labels, rows.class_names, titles)

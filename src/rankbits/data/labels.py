@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from rankbits import _check
 from rankbits.data.arrays import FORMS, read_columns
-from rankbits.data.tables import read_text_columns
+from rankbits.data.tables import find_column, read_table
 
 TEXTS = (".txt", ".csv", ".tsv")
-NAMES = ("labels", "label")
 
 
 def read_labels_file(path: str | os.PathLike[str]) -> np.ndarray:
@@ -39,7 +39,7 @@ def read_labels_file(path: str | os.PathLike[str]) -> np.ndarray:
     if source.suffix == ".txt":
         return _number_texts(source, _read_lines(source), "line")
     if source.suffix in TEXTS:
-        columns = read_text_columns(source)
+        columns = read_table(source)
         texts = columns[_find_labels(source, columns)]
         for row, text in enumerate(texts):
             if "|" in text or ";" in text:
@@ -50,22 +50,19 @@ def read_labels_file(path: str | os.PathLike[str]) -> np.ndarray:
         return _number_texts(source, [text.strip() for text in texts], "row")
     if source.suffix in FORMS:
         arrays = read_columns(source, "labels")
-        return _checked(source, arrays[_find_labels(source, arrays)])
+        return _check_labels(source, arrays[_find_labels(source, arrays)])
     _check.refuse(
         f"{source} must end in one of {', '.join((*FORMS, *TEXTS))}; got '{source.suffix}'."
     )
 
 
-def _find_labels(source: Path, columns: dict) -> str:
-    """The name of the column of labels: 'labels', 'label' in any case, or the only one."""
-    for wanted in NAMES:
-        for name in columns:
-            if name.strip().lower() == wanted:
-                return name
-    if len(columns) == 1:
-        return next(iter(columns))
-    held = ", ".join(columns) or "nothing"
-    _check.refuse(f"{source} must have a column 'labels' or only one; it has {held}.")
+def _find_labels(source: Path, columns: Mapping[str, Any]) -> str:
+    """The name of the column of labels, or of the only column."""
+    name = find_column(columns, "label")
+    if not name and len(columns) != 1:
+        held = ", ".join(columns) or "nothing"
+        _check.refuse(f"{source} must have a column 'labels' or only one; it has {held}.")
+    return name or next(iter(columns))
 
 
 def _read_lines(source: Path) -> list[str]:
@@ -91,7 +88,7 @@ def _number_texts(source: Path, texts: Sequence[str], unit: str) -> np.ndarray:
     return np.array(texts, dtype=str)
 
 
-def _checked(source: Path, values: np.ndarray) -> np.ndarray:
+def _check_labels(source: Path, values: np.ndarray) -> np.ndarray:
     """Labels of an array file as they are, once they are known to be labels."""
     name = f"labels in {source}"
     names = _check.label_names(name, values)

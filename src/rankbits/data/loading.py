@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import queue
 import signal
-import threading
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -61,16 +61,16 @@ class Pixels(Dataset):
         digest = hashlib.sha256(f"{self.side} {self.channels}".encode())
         for path in self.files.paths:
             try:
-                found = os.stat(path)
-                digest.update(f"{path} {found.st_size} {found.st_mtime_ns}\n".encode())
+                known = os.stat(path)
+                digest.update(f"{path} {known.st_size} {known.st_mtime_ns}\n".encode())
             except OSError:
                 digest.update(f"{path} missing\n".encode())
         name = folder / digest.hexdigest()[:24]
         shape = (len(self.files), self.side, self.side, self.channels)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self.kept = _mapped(name.with_suffix(".pixels"), shape)
-            self.state = _mapped(name.with_suffix(".state"), shape[:1])
+            self.kept = _map_file(name.with_suffix(".pixels"), shape)
+            self.state = _map_file(name.with_suffix(".state"), shape[:1])
         except OSError:  # without a cache the images are decoded again
             self.kept = self.state = None
 
@@ -81,16 +81,16 @@ class Pixels(Dataset):
         if self.state is not None and self.kept is not None and self.state[row] == DECODED:
             return row, np.array(self.kept[row]), ""
         try:
-            found = decode(str(self.files.paths[row]), self.side, self.channels)
+            pixels = decode(str(self.files.paths[row]), self.side, self.channels)
         except Unreadable as sentence:
             return row, None, str(sentence)
         if self.state is not None and self.kept is not None:
-            self.kept[row] = found
+            self.kept[row] = pixels
             self.state[row] = DECODED  # after the pixels: a killed worker leaves it unknown
-        return row, found, ""
+        return row, pixels, ""
 
 
-def _mapped(path: Path, shape: tuple[int, ...]) -> np.memmap:
+def _map_file(path: Path, shape: tuple[int, ...]) -> np.memmap:
     size = int(np.prod(shape))
     with open(path, "ab") as file:
         if file.tell() != size:
@@ -119,17 +119,15 @@ class Loader:
         inputs, labels = self.examples.inputs, torch.from_numpy(self.examples.labels)
         assert isinstance(inputs, np.ndarray)
 
-        def gathered(rows: list[int]) -> Batch:
+        def gather(rows: list[int]) -> Batch:
             at = np.asarray(rows, np.int64)
-            found = torch.from_numpy(np.ascontiguousarray(inputs[at]))
-            if found.dtype != torch.uint8:
-                found = found.to(torch.float32)
+            values = torch.from_numpy(np.ascontiguousarray(inputs[at]))
+            if values.dtype != torch.uint8:
+                values = values.to(torch.float32)
             chosen = torch.from_numpy(at)
-            return self._pinned(
-                Batch(chosen, found, labels[chosen], torch.arange(len(at)), len(at))
-            )
+            return self._pin(Batch(chosen, values, labels[chosen], torch.arange(len(at)), len(at)))
 
-        return _ahead(gathered, self.batches)
+        return _read_ahead(gather, self.batches)
 
     def _files(self) -> Iterator[Batch]:
         assert isinstance(self.examples.inputs, ImageFiles)
@@ -143,10 +141,10 @@ class Loader:
             prefetch_factor=AHEAD if self.workers else None,
             worker_init_fn=ignore_signals,
         )
-        for found in loader:
-            self.failed.update({row: why for row, image, why in found if image is None})
-            self.read += len(found)
-            kept = [(place, *part[:2]) for place, part in enumerate(found) if part[1] is not None]
+        for decoded in loader:
+            self.failed.update({row: why for row, image, why in decoded if image is None})
+            self.read += len(decoded)
+            kept = [(place, *part[:2]) for place, part in enumerate(decoded) if part[1] is not None]
             if len(self.failed) == self.read > 0:
                 first = next(iter(self.failed.values()))
                 _check.refuse(f"None of the first {self.read:,} images can be read: {first}")
@@ -154,11 +152,11 @@ class Loader:
             rows = torch.tensor([row for _, row, _ in kept], dtype=torch.long)
             shape = (0, self.side, self.side, self.channels)
             images = np.stack([image for _, _, image in kept]) if kept else np.zeros(shape, "u1")
-            yield self._pinned(
-                Batch(rows, torch.from_numpy(images), labels[rows], places, len(found))
+            yield self._pin(
+                Batch(rows, torch.from_numpy(images), labels[rows], places, len(decoded))
             )
 
-    def _pinned(self, batch: Batch) -> Batch:
+    def _pin(self, batch: Batch) -> Batch:
         if self.pin:  # pragma: no cover - needs a GPU
             inputs, labels = batch.inputs.pin_memory(), batch.labels.pin_memory()
             return replace(batch, inputs=inputs, labels=labels)
@@ -172,39 +170,21 @@ def ignore_signals(worker: int) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _ahead(gathered, batches: Iterable[list[int]]) -> Iterator[Batch]:  # type: ignore[no-untyped-def]
-    """``gathered`` of each batch, made by a thread that keeps a few of them ready."""
-    ready: queue.Queue = queue.Queue(AHEAD)
-    stopped = threading.Event()
-
-    def offer(item: object) -> bool:
-        while not stopped.is_set():
-            try:
-                ready.put(item, timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    def work() -> None:
-        try:
-            for rows in batches:
-                if not offer(gathered(rows)):
-                    return
-            offer(None)
-        except BaseException as error:
-            offer(error)
-
-    thread = threading.Thread(target=work, daemon=True, name="rankbits-loader")
-    thread.start()
+def _read_ahead(
+    gather: Callable[[list[int]], Batch], batches: Iterable[list[int]]
+) -> Iterator[Batch]:
+    """``gather`` of each batch, in a thread that keeps a few of them ready."""
+    pool = ThreadPoolExecutor(1, "rankbits-loader")
+    ready: deque[Future[Batch]] = deque()
     try:
-        while (item := ready.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
+        for rows in batches:
+            ready.append(pool.submit(gather, rows))
+            if len(ready) > AHEAD:
+                yield ready.popleft().result()
+        while ready:
+            yield ready.popleft().result()
     finally:
-        stopped.set()
-        thread.join()
+        pool.shutdown(cancel_futures=True)
 
 
 def in_order(rows: int, size: int) -> list[list[int]]:

@@ -6,6 +6,7 @@ A ranking loss asks each example of a batch for its neighbours there, so batches
 
 from __future__ import annotations
 
+import abc
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.data.batches import Batches, RandomBatches
-from rankbits.data.circles import circles
+from rankbits.data.circles import make_circles
 
 SAMPLERS = ("auto", "shuffled", "random", "hard", "vehicleid")
 
@@ -60,18 +61,18 @@ class ClassBatches(Batches):
         if self.per_class is not None:
             yield from self._balanced(draw, self.per_class)
             return
-        (ring,) = circles(self._groups, np.zeros_like(self._groups), None, draw)
+        (ring,) = make_circles(self._groups, np.zeros_like(self._groups), None, draw)
         for _ in range(self._length):
             yield ring.take(self.batch_size)
 
-    def _balanced(self, draw: np.random.Generator, each: int) -> Iterator[np.ndarray]:
+    def _balanced(self, draw: np.random.Generator, few: int) -> Iterator[np.ndarray]:
         rows = draw.permutation(len(self.labels))
         rows = rows[np.argsort(self._groups[rows], kind="stable")]
         sizes = np.bincount(self._groups)
         first = np.cumsum(sizes) - sizes
         seen = np.zeros_like(sizes)
-        together, waiting = self.batch_size // each, np.empty(0, np.int64)
-        step = np.arange(each)
+        together, waiting = self.batch_size // few, np.empty(0, np.int64)
+        step = np.arange(few)
         for _ in range(self._length):
             if len(waiting) < together:
                 fresh = draw.permutation(len(sizes))
@@ -83,11 +84,40 @@ class ClassBatches(Batches):
                 classes, waiting = waiting[:together], waiting[together:]
             size = sizes[classes, None]
             spots = first[classes, None] + (seen[classes, None] + step) % size
-            seen[classes] += each
+            seen[classes] += few
             yield rows[spots[step < size]]
 
 
-class CategoryBatches(Batches):
+class HalfBatches(Batches):
+    """Batches of two halves, each from a circle of the classes of one category."""
+
+    def __init__(
+        self,
+        labels: Any,
+        batch_size: int,
+        categories: Any,
+        *,
+        per_class: int | None = None,
+        **options: int,
+    ) -> None:
+        super().__init__(labels, batch_size, **options)
+        self.categories = _number_categories(self, categories)
+        self.per_class = per_class if per_class is None else _check.whole("per_class", per_class, 2)
+        # a class in two categories counts as two
+        pairs = np.stack([self.labels, self.categories], axis=1)
+        self._groups = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
+
+    @abc.abstractmethod
+    def _pairs(self, draw: np.random.Generator) -> np.ndarray:
+        """The two circles of each batch (n, 2), counted in ascending order of categories."""
+
+    def _batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
+        rings = make_circles(self._groups, self.categories, self.per_class, draw)
+        for pair in self._pairs(draw):
+            yield np.concatenate([rings[ring].take(self.batch_size // 2) for ring in pair])
+
+
+class CategoryBatches(HalfBatches):
     """FastAP's *hard* scheme: half of a batch from one category of classes, half from another.
 
     Every unordered pair of different categories in random order, ``batches_per_pair`` batches
@@ -109,36 +139,29 @@ class CategoryBatches(Batches):
         categories: Any,
         *,
         batches_per_pair: int = 5,
-        per_class: int | None = None,
-        **options: int,
+        **options: Any,
     ) -> None:
-        super().__init__(labels, batch_size, **options)
-        self.categories = _categories(self, categories)
-        if (self.categories < 0).any():
+        super().__init__(labels, batch_size, categories, **options)
+        without = int((self.categories < 0).sum())
+        if without:
             _check.refuse(
-                f"CategoryBatches needs a category for every row; "
-                f"{int((self.categories < 0).sum()):,} rows have none "
+                f"CategoryBatches needs a category for every row; {without:,} rows have none "
                 "(PartlyCategoryBatches, 'vehicleid', takes those)."
             )
-        if len(np.unique(self.categories)) < 2:
+        several = int(self.categories.max()) + 1
+        if several < 2:
             _check.refuse("CategoryBatches needs at least two categories; got one.")
         self.batches_per_pair = _check.whole("batches_per_pair", batches_per_pair, 1)
-        self.per_class = per_class if per_class is None else _check.whole("per_class", per_class, 2)
-        self._groups = _pairs(self.labels, self.categories)
+        self._every_pair = np.array(list(itertools.combinations(range(several), 2)))
 
     def __len__(self) -> int:
-        several = len(np.unique(self.categories))
-        return several * (several - 1) // 2 * self.batches_per_pair
+        return len(self._every_pair) * self.batches_per_pair
 
-    def _batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
-        rings = circles(self._groups, self.categories, self.per_class, draw)
-        pairs = np.array(list(itertools.combinations(range(len(rings)), 2)))
-        for one, other in np.repeat(draw.permutation(pairs), self.batches_per_pair, axis=0):
-            halves = [rings[c].take(self.batch_size // 2) for c in (one, other)]
-            yield np.concatenate(halves)
+    def _pairs(self, draw: np.random.Generator) -> np.ndarray:
+        return np.repeat(draw.permutation(self._every_pair), self.batches_per_pair, axis=0)
 
 
-class PartlyCategoryBatches(Batches):
+class PartlyCategoryBatches(HalfBatches):
     """FastAP's scheme for VehicleID: half of a batch from a category, half from classes that have
     none (category -1).
 
@@ -150,63 +173,44 @@ class PartlyCategoryBatches(Batches):
     4
     """
 
-    def __init__(
-        self,
-        labels: Any,
-        batch_size: int,
-        categories: Any,
-        *,
-        per_class: int | None = None,
-        **options: int,
-    ) -> None:
-        super().__init__(labels, batch_size, **options)
-        self.categories = _categories(self, categories)
+    def __init__(self, labels: Any, batch_size: int, categories: Any, **options: Any) -> None:
+        super().__init__(labels, batch_size, categories, **options)
         free = self.categories < 0
         if not free.any() or free.all():
             _check.refuse(
                 "PartlyCategoryBatches needs rows with a category and rows without one (-1); got "
                 f"{int((~free).sum()):,} with and {int(free.sum()):,} without."
             )
-        self.per_class = per_class if per_class is None else _check.whole("per_class", per_class, 2)
-        self._groups = _pairs(self.labels, self.categories)
         self._times = -(-np.bincount(self.categories + 1)[1:] // (self.batch_size // 2))
 
     def __len__(self) -> int:
         return int(self._times.sum())
 
-    def _batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
-        free, *rings = circles(self._groups, self.categories, self.per_class, draw)
-        for one in draw.permutation(np.repeat(np.arange(len(rings)), self._times)):
-            halves = [ring.take(self.batch_size // 2) for ring in (rings[one], free)]
-            yield np.concatenate(halves)
+    def _pairs(self, draw: np.random.Generator) -> np.ndarray:
+        order = draw.permutation(np.repeat(np.arange(len(self._times)), self._times))
+        return np.stack([order + 1, np.zeros_like(order)], axis=1)  # circle 0 has no category
 
 
-def _pairs(labels: np.ndarray, categories: np.ndarray) -> np.ndarray:
-    """Numbers of the distinct (class, category) pairs: a class in two categories counts as two."""
-    both = np.stack([labels, categories], axis=1)
-    return np.unique(both, axis=0, return_inverse=True)[1].reshape(-1)
-
-
-def _categories(sampler: Batches, value: Any) -> np.ndarray:
+def _number_categories(sampler: Batches, value: Any) -> np.ndarray:
     """One category for each row as 0, 1, ...; negative: none, as -1."""
     name = type(sampler).__name__
     if value is None:
         _check.refuse(f"{name} needs the category of each row; got none.")
-    found = _check.labels("categories", value, len(sampler.labels), names=True)
-    if found.ndim == 2:
-        _check.refuse(f"categories must have shape (n,); got {found.shape}.")
+    categories = _check.labels("categories", value, len(sampler.labels), names=True)
+    if categories.ndim == 2:
+        _check.refuse(f"categories must have shape (n,); got {categories.shape}.")
     if sampler.batch_size % 2 or sampler.batch_size < 4:
         _check.refuse(
             f"{name} fills a batch in halves: batch_size must be even and at least 4; got "
             f"{sampler.batch_size}."
         )
-    known = found >= 0
-    numbers = np.full(len(found), -1, np.int64)
-    numbers[known] = np.unique(found[known], return_inverse=True)[1]
+    known = categories >= 0
+    numbers = np.full(len(categories), -1, np.int64)
+    numbers[known] = np.unique(categories[known], return_inverse=True)[1]
     return numbers
 
 
-def sampler(
+def make_sampler(
     name: str,
     labels: Any,
     categories: Any,
@@ -214,55 +218,47 @@ def sampler(
     *,
     per_class: int | None = None,
     batches_per_pair: int = 5,
-    drop_last: bool = False,
-    seed: int = 0,
-    rank: int = 0,
-    world: int = 1,
+    **options: int,
 ) -> Batches:
-    """A sampler by name: "shuffled", "random", "hard", "vehicleid", or "auto".
+    """A sampler by name: "shuffled", "random", "hard", "vehicleid", or "auto"; ``options`` are
+    those of :class:`Batches`.
 
     "auto" shuffles multi-hot labels, is "hard" where every row has one of two or more categories,
     and "random" otherwise. Where classes are so large that four would not fit whole into a batch
     (or half of one), it also chooses ``per_class``: a sixteenth of the batch, or more where there
     are fewer than sixteen classes.
 
-    >>> type(sampler("auto", [[1, 0], [1, 1]], None, 2)).__name__
+    >>> type(make_sampler("auto", [[1, 0], [1, 1]], None, 2)).__name__
     'RandomBatches'
     """
     _check.choice("sampler", name, SAMPLERS)
-    options = {"seed": seed, "rank": rank, "world": world}
     if name == "auto":
-        name, per_class = _automatic(labels, categories, batch_size, per_class)
+        name, per_class = _choose(labels, categories, batch_size, per_class)
     if name == "shuffled":
-        return RandomBatches(labels, batch_size, drop_last=drop_last, **options)
+        return RandomBatches(labels, batch_size, **options)
     if name == "random":
         return ClassBatches(labels, batch_size, per_class=per_class, **options)
+    halves: dict[str, Any] = {"per_class": per_class, **options}
     if name == "vehicleid":
-        return PartlyCategoryBatches(labels, batch_size, categories, per_class=per_class, **options)
-    return CategoryBatches(
-        labels,
-        batch_size,
-        categories,
-        batches_per_pair=batches_per_pair,
-        per_class=per_class,
-        **options,
-    )
+        return PartlyCategoryBatches(labels, batch_size, categories, **halves)
+    halves["batches_per_pair"] = batches_per_pair
+    return CategoryBatches(labels, batch_size, categories, **halves)
 
 
-def _automatic(
+def _choose(
     labels: Any, categories: Any, batch_size: int, per_class: int | None
 ) -> tuple[str, int | None]:
-    found = _check.array("labels", labels)
-    if found.ndim != 1 or not len(found):
+    values = _check.array("labels", labels)
+    if values.ndim != 1 or not len(values):
         return "shuffled", None
-    size, classes = _check.whole("batch_size", batch_size, 2), len(np.unique(found))
+    size, classes = _check.whole("batch_size", batch_size, 2), len(np.unique(values))
     name = "random"
     if categories is not None:
         known = np.unique(_check.array("categories", categories))
         halves = size % 2 == 0 and size >= 4
         name = "hard" if len(known) > 1 and known[0] >= 0 and halves else "random"
     room = size // 2 if name == "hard" else size
-    if per_class is None and 4 * len(found) > room * classes:
+    if per_class is None and 4 * len(values) > room * classes:
         few = 0 if name == "hard" else size // classes
         if few and size // few > classes:  # more classes would fit than there are
             few = size // (classes + 1) + 1

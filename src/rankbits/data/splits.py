@@ -6,99 +6,20 @@ The order comes from the raw words of PCG64, which numpy promises not to change,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from rankbits import _check
 from rankbits.data.examples import Examples
 
 
-def shuffled(rows: np.ndarray, draw: np.random.PCG64) -> np.ndarray:
+def shuffle(rows: np.ndarray, draw: np.random.PCG64) -> np.ndarray:
     """The rows in an order drawn from ``draw``.
 
-    >>> shuffled(np.arange(6), np.random.PCG64(0))
+    >>> shuffle(np.arange(6), np.random.PCG64(0))
     array([3, 2, 1, 0, 4, 5])
     """
     words = np.asarray(draw.random_raw(len(rows)), np.uint64)
     return rows[np.argsort(words, kind="stable")]
-
-
-def drawn(rows: np.ndarray, counts: Sequence[int], seed: int) -> list[np.ndarray]:
-    """As many rows as each of ``counts`` says, without overlap, then the rest; each sorted."""
-    if len(rows) < sum(counts):
-        _check.refuse(f"The split needs {sum(counts):,} examples; there are {len(rows):,}.")
-    mixed = shuffled(rows, _draw(seed))
-    return [np.sort(part) for part in np.split(mixed, np.cumsum(counts))]
-
-
-def drawn_per_class(labels: np.ndarray, counts: Sequence[int], seed: int) -> list[np.ndarray]:
-    """Of every class as many rows as each of ``counts`` says, then the rest; each sorted.
-
-    >>> [part.tolist() for part in drawn_per_class(np.array([0, 1, 0, 1, 0]), (1, 1), seed=0)]
-    [[1, 4], [2, 3], [0]]
-    """
-    draw = _draw(seed)
-    parts: list[list[np.ndarray]] = [[] for _ in range(len(counts) + 1)]
-    for label in np.unique(labels):
-        rows = np.flatnonzero(labels == label)
-        if len(rows) < sum(counts):
-            _check.refuse(
-                f"The split needs {sum(counts):,} examples of every class; "
-                f"class {label} has {len(rows):,}."
-            )
-        for part, chosen in zip(
-            parts, np.split(shuffled(rows, draw), np.cumsum(counts)), strict=True
-        ):
-            part.append(chosen)
-    return [np.sort(np.concatenate(part)) for part in parts]
-
-
-def drawn_classes(
-    labels: np.ndarray, categories: np.ndarray, counts: Sequence[int], seed: int
-) -> list[np.ndarray]:
-    """Rows of as many whole classes of every category as each of ``counts`` says, then of the rest.
-
-    >>> labels, categories = np.array([0, 0, 1, 1, 2, 3]), np.array([0, 0, 0, 0, 1, 1])
-    >>> [part.tolist() for part in drawn_classes(labels, categories, (1,), seed=0)]
-    [[2, 3, 5], [0, 1, 4]]
-    """
-    draw = _draw(seed)
-    parts: list[list[np.ndarray]] = [[] for _ in range(len(counts) + 1)]
-    for category in np.unique(categories):
-        classes = np.unique(labels[categories == category])
-        if len(classes) < sum(counts):
-            _check.refuse(
-                f"The split needs {sum(counts):,} classes of every category; "
-                f"category {category} has {len(classes):,}."
-            )
-        chosen = np.split(shuffled(classes, draw), np.cumsum(counts))
-        for part, some in zip(parts, chosen, strict=True):
-            part.append(some)
-    return [np.flatnonzero(np.isin(labels, np.concatenate(part))) for part in parts]
-
-
-def drawn_per_label(hot: np.ndarray, counts: Sequence[int], seed: int) -> list[np.ndarray]:
-    """For every label of (n, C) multi-hot rows as many rows as each of ``counts`` says, then the
-    rest; no row twice. The rarest label draws first, for it has the fewest to choose from."""
-    draw = _draw(seed)
-    free = np.ones(len(hot), bool)
-    rarest = np.argsort(hot.sum(axis=0), kind="stable")
-    parts = []
-    for count in counts:
-        taken = []
-        for label in rarest:
-            rows = np.flatnonzero(hot[:, label] & free)
-            if len(rows) < count:
-                _check.refuse(
-                    f"The split needs {count:,} examples of every label; "
-                    f"label {label} has {len(rows):,} left."
-                )
-            chosen = shuffled(rows, draw)[:count]
-            free[chosen] = False
-            taken.append(chosen)
-        parts.append(np.sort(np.concatenate(taken)))
-    return [*parts, np.flatnonzero(free)]
 
 
 def split_own(
@@ -114,17 +35,17 @@ def split_own(
     >>> train, held_out
     (array([0, 1, 4, 5]), array([2, 3]))
     """
-    share = _share(validation)
-    classes = _one_class(examples.labels)
-    draw = _draw(seed)
-    mixed = shuffled(np.arange(len(classes)), draw)
-    found, number, sizes = np.unique(classes, return_inverse=True, return_counts=True)
+    share = _check_share(validation)
+    classes = _pick_class(examples.labels)
+    draw = make_draw(seed)
+    mixed = shuffle(np.arange(len(classes)), draw)
+    every_class, number, sizes = np.unique(classes, return_inverse=True, return_counts=True)
     most = np.maximum(sizes - 2, 0)
     quota = np.minimum((sizes * share).astype(np.int64), most)
     # what rounding down left over goes to the classes that lost most by it, at most one each
     wanted = int(np.floor(share * len(classes) + 0.5)) - int(quota.sum())
     loss = np.where(quota < most, sizes * share - quota, -1.0)
-    order = shuffled(np.arange(len(found)), draw)
+    order = shuffle(np.arange(len(every_class)), draw)
     order = order[np.argsort(-loss[order], kind="stable")]
     quota[order[: max(0, min(wanted, int((loss >= 0).sum())))]] += 1
     held = np.zeros(len(classes), bool)
@@ -145,21 +66,21 @@ def split_classes(
     >>> train, held_out
     (array([0, 1, 2, 3]), array([4, 5]))
     """
-    share = _share(validation)
-    classes = _one_class(examples.labels)
-    mixed = shuffled(np.unique(classes), _draw(seed))
+    share = _check_share(validation)
+    classes = _pick_class(examples.labels)
+    mixed = shuffle(np.unique(classes), make_draw(seed))
     held = np.isin(classes, mixed[: int(np.floor(share * len(mixed) + 0.5))])
     return np.flatnonzero(~held), np.flatnonzero(held)
 
 
-def _share(validation: float) -> float:
+def _check_share(validation: float) -> float:
     share = _check.number("validation", validation)
     if not 0 <= share < 1:
         _check.refuse(f"validation must be a share of at least 0 and below 1; got {validation!r}.")
     return share
 
 
-def _one_class(labels: np.ndarray) -> np.ndarray:
+def _pick_class(labels: np.ndarray) -> np.ndarray:
     if labels.ndim == 1:
         return labels
     rarity = np.argsort(labels.sum(axis=0), kind="stable")
@@ -167,5 +88,5 @@ def _one_class(labels: np.ndarray) -> np.ndarray:
     return np.where(labels.any(axis=1), first, -1)
 
 
-def _draw(seed: int) -> np.random.PCG64:
+def make_draw(seed: int) -> np.random.PCG64:
     return np.random.PCG64(_check.whole("seed", seed, 0))

@@ -1,9 +1,12 @@
-"""Tables whose columns are read as text: csv, tsv and parquet, with one set of known names."""
+"""Tables whose columns are read as text: csv, tsv, JSON lines and parquet, with one set of known
+names; and the metadata of a folder of images, as Hugging Face's imagefolder has it."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rankbits import _check
@@ -11,10 +14,12 @@ from rankbits.data.arrays import import_parquet
 
 COLUMNS = {
     "path": ("path", "file", "image", "file_name", "filename"),
-    "label": ("label", "labels", "class"),
+    "label": ("labels", "label", "class"),
     "category": ("category",),
 }
-"""The names, in small letters, under which a table may have a column."""
+"""The names, in small letters, under which a table may have a column; the first counts."""
+METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
+Columns = dict[str, Sequence[str]]
 
 
 def find_column(columns: Iterable[str], wanted: str) -> str:
@@ -23,33 +28,86 @@ def find_column(columns: Iterable[str], wanted: str) -> str:
     >>> find_column(["Note", "Class "], "label")
     'Class '
     """
-    return next((name for name in columns if name.strip().lower() in COLUMNS[wanted]), "")
+    spelled = {name.strip().lower(): name for name in columns}
+    return next((spelled[name] for name in COLUMNS[wanted] if name in spelled), "")
 
 
-def spell_column(wanted: str) -> str:
-    """The names that a column may have, as a refusal lists them."""
-    return " or ".join(f"'{name}'" for name in COLUMNS[wanted])
+def has_paths(source: Path) -> bool:
+    """Whether a ``.parquet`` is a table of paths, and not one of vectors."""
+    return bool(find_column(list_parquet_columns(source), "path"))
 
 
-def read_text_columns(source: Path) -> dict[str, Sequence[str]]:
-    """Every column of a ``.csv`` or ``.tsv`` by the name in its first line."""
+def read_table(source: Path) -> Columns:
+    """Every column of a ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet`` by its name; '' where a
+    value is missing. The first line of a text table names the columns."""
+    if source.suffix == ".parquet":
+        return _read_parquet(source)
     try:
         with open(source, encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter="\t" if source.suffix == ".tsv" else ",")
-            header = next(reader, [])
-            rows = []
-            for row in reader:
-                if not row:
-                    continue
-                if len(row) != len(header):
-                    _check.refuse(
-                        f"{source} line {reader.line_num} must have {len(header)} fields; "
-                        f"got {len(row)}."
-                    )
-                rows.append(row)
+            if source.suffix == ".jsonl":
+                return _read_json_lines(source, file)
+            return _read_text(source, file)
     except (UnicodeDecodeError, csv.Error):
         _check.refuse(f"{source} is not a table in UTF-8 text.")
+
+
+def read_fields(
+    path: str | os.PathLike[str], form: str, skip: int = 0
+) -> Iterator[tuple[int, list[str]]]:
+    """The number and the words of each line after the first ``skip``, as many as ``form`` has."""
+    if not Path(path).is_file():
+        _check.refuse(f"{path} does not exist or is not a file.")
+    wanted, empty = len(form.split()), True
+    try:
+        with open(path, encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                words = line.split()
+                if number <= skip or not words:
+                    continue
+                if len(words) != wanted:
+                    _check.refuse(f"{path} line {number} must be '{form}'; got {line.strip()!r}.")
+                empty = False
+                yield number, words
+    except UnicodeDecodeError:
+        _check.refuse(f"{path} is not a text file of lines '{form}'.")
+    if empty:
+        _check.refuse(f"{path} is empty; it must hold lines '{form}'.")
+
+
+def _read_text(source: Path, lines: Iterable[str]) -> Columns:
+    reader = csv.reader(lines, delimiter="\t" if source.suffix == ".tsv" else ",")
+    header = next(reader, [])
+    rows = []
+    for row in reader:
+        if not row:
+            continue
+        if len(row) != len(header):
+            _check.refuse(
+                f"{source} line {reader.line_num} must have {len(header)} fields; got {len(row)}."
+            )
+        rows.append(row)
     return {name: [row[i] for row in rows] for i, name in enumerate(header)}
+
+
+def _read_json_lines(source: Path, lines: Iterable[str]) -> Columns:
+    """A column for each key of any line."""
+    rows = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict):
+            _check.refuse(f"{source} line {number} is not a JSON object.")
+        rows.append(row)
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: _spell(row.get(name) for row in rows) for name in names}
+
+
+def _spell(values: Iterable[object]) -> list[str]:
+    return ["" if value is None else str(value) for value in values]
 
 
 def list_parquet_columns(source: Path) -> list[str]:
@@ -71,15 +129,47 @@ def list_parquet_columns(source: Path) -> list[str]:
     return [field.name for field in schema if not pyarrow.types.is_nested(field.type)]
 
 
-def read_parquet_columns(source: Path) -> dict[str, Sequence[str]]:
-    """The columns that ``list_parquet_columns`` names, as text; '' where a value is missing."""
+def _read_parquet(source: Path) -> Columns:
     names = list_parquet_columns(source)
     pyarrow, parquet = import_parquet()
     try:
         table = parquet.read_table(source, columns=names)
     except (pyarrow.ArrowException, OSError):
         _check.refuse(f"{source} is truncated, damaged or not a .parquet file.")
-    return {
-        name: ["" if value is None else str(value) for value in table.column(name).to_pylist()]
-        for name in names
-    }
+    return {name: _spell(table.column(name).to_pylist()) for name in names}
+
+
+def find_metadata(folder: Path) -> tuple[Path, Columns] | None:
+    """The table of metadata in a folder of images and its columns; None where no table names its
+    images. Its column file_name says which image a row is about, relative to the table."""
+    for name in METADATA:
+        source = folder / name
+        if source.is_file() and (source.suffix != ".parquet" or has_paths(source)):
+            columns = read_table(source)
+            if find_column(columns, "path"):
+                return source, columns
+    return None
+
+
+def find_label_column(source: Path, columns: Columns) -> str:
+    """The column of labels: by its name, or the only other whose values repeat; '' where none does.
+
+    Values repeat where there are at least two of them, and half as many as rows at most.
+
+    >>> table = {"file_name": ["1", "2", "3", "4"], "text": list("abcd"), "bird": list("xyxy")}
+    >>> find_label_column(Path("metadata.csv"), table)
+    'bird'
+    """
+    label = find_column(columns, "label")
+    if label:
+        return label
+    passed_over = {find_column(columns, "path"), find_column(columns, "category")}
+    repeating = [
+        name
+        for name, values in columns.items()
+        if name not in passed_over and all(values) and 2 <= len(set(values)) <= len(values) / 2
+    ]
+    if len(repeating) > 1:
+        listed = ", ".join(repeating)
+        _check.refuse(f"{source} must call one column 'label'; it could be any of {listed}.")
+    return repeating[0] if repeating else ""

@@ -13,11 +13,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from rankbits import _check
+from rankbits.data.tables import read_fields
 from rankbits.types import Ranking
 
 
@@ -82,10 +82,10 @@ def read_judged(
         _check.refuse(f"{run} and {qrels} have no query in common.")
     scores, grades, missed = [], [], []
     for q in names:
-        given, judged = returned.get(q, {}), judgements[q]
-        scores.append(np.fromiter(given.values(), np.float64, len(given)))
-        grades.append(np.fromiter((judged.get(d, 0) for d in given), np.int64, len(given)))
-        missed.append(np.array([g for d, g in judged.items() if d not in given], np.int64))
+        score_of, grade_of = returned.get(q, {}), judgements[q]
+        scores.append(np.fromiter(score_of.values(), np.float64, len(score_of)))
+        grades.append(np.fromiter((grade_of.get(d, 0) for d in score_of), np.int64, len(score_of)))
+        missed.append(np.array([g for d, g in grade_of.items() if d not in score_of], np.int64))
     notes = []
     absent = sum(q not in returned for q in judgements)
     if absent:
@@ -94,55 +94,35 @@ def read_judged(
     extra = sum(q not in judgements for q in returned)
     if extra:
         notes.append(f"{extra:,} queries of the run have no judgements: left out.")
-    documents = len({d for given in returned.values() for d in given})
+    documents = len({d for scored in returned.values() for d in scored})
     return Judged(
         tuple(names), tuple(scores), tuple(grades), tuple(missed), documents, tuple(notes)
     )
 
 
-def _lines(path: str | os.PathLike[str], fields: int, form: str) -> Iterator[tuple[int, list[str]]]:
-    if not Path(path).is_file():
-        _check.refuse(f"{path} does not exist or is not a file.")
-    empty = True
-    try:
-        with open(path, encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                parts = line.split()
-                if not parts:
-                    continue
-                empty = False
-                if len(parts) != fields:
-                    _check.refuse(f"{path} line {number} must be '{form}'; got {line.strip()!r}.")
-                yield number, parts
-    except UnicodeDecodeError:
-        _check.refuse(f"{path} is not a text file of lines '{form}'.")
-    if empty:
-        _check.refuse(f"{path} is empty; it must hold lines '{form}'.")
-
-
 def _read_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
-    for number, parts in _lines(path, 6, "query Q0 document rank score tag"):
-        query, _, document, _, text, _ = parts
+    returned: dict[str, dict[str, float]] = {}
+    for number, words in read_fields(path, "query Q0 document rank score tag"):
+        query, _, document, _, text, _ = words
         try:
             score = float(text)
         except ValueError:
             score = float("nan")
         if not np.isfinite(score):
             _check.refuse(f"{path} line {number}: the score must be a finite number; got {text!r}.")
-        of_query = found.setdefault(query, {})
+        of_query = returned.setdefault(query, {})
         if document in of_query:
             _check.refuse(
                 f"{path} line {number}: document {document!r} is returned twice for "
                 f"query {query!r}."
             )
         of_query[document] = score
-    return found
+    return returned
 
 
 def _read_qrels(path: str | os.PathLike[str], negative: str) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
-    for number, (query, _, document, text) in _lines(path, 4, "query 0 document grade"):
+    judgements: dict[str, dict[str, int]] = {}
+    for number, (query, _, document, text) in read_fields(path, "query 0 document grade"):
         try:
             grade = int(text)
         except ValueError:
@@ -156,5 +136,5 @@ def _read_qrels(path: str | os.PathLike[str], negative: str) -> dict[str, dict[s
             _check.refuse(
                 f"{path} line {number}: grades must be at most {_check.MOST_GRADE}; got {grade}."
             )
-        found.setdefault(query, {})[document] = max(grade, 0)
-    return found
+        judgements.setdefault(query, {})[document] = max(grade, 0)
+    return judgements

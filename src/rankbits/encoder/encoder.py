@@ -20,7 +20,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,10 @@ from rankbits.train.body import BODY
 from rankbits.train.checkpoints import WEIGHTS
 from rankbits.train.embed import Embedded, embed
 from rankbits.train.run import RUN, Inputs, as_examples
-from rankbits.types import Codes, pack
+from rankbits.types import Codes, Questions, pack
 
 ABOUT, QUANTIZER, VERSION = "encoder.json", "quantizer.safetensors", 1
+ASKS = ("codes", "questions")
 FILES = (QUANTIZER, BODY, RUN, WEIGHTS)
 
 
@@ -175,6 +176,30 @@ class Encoder:
         """``Codes`` of embeddings (n, dim) that this encoder's network made."""
         codes = pack(embeddings) if self.quantizer is None else self.quantizer.encode(embeddings)
         return Codes(codes.packed, codes.bits, self.fingerprint)
+
+    def ask(self, inputs: Any, **options: Any) -> Questions:
+        """``Questions`` of inputs, as ``embed`` takes them: queries that keep their floats."""
+        return self.ask_embeddings(self.embed(inputs, **options))
+
+    def ask_embeddings(self, embeddings: Any) -> Questions:
+        """``Questions`` of embeddings (n, dim) that this encoder's network made."""
+        if self.quantizer is None:
+            return Questions(embeddings, fingerprint=self.fingerprint)
+        return replace(self.quantizer.ask(embeddings), fingerprint=self.fingerprint)
+
+    def make_queries(self, embeddings: Any, ask: str | None = None) -> Codes | Questions:
+        """Embeddings (n, dim) as an index is asked: ``ask="codes"`` or ``"questions"``, or what the
+        quantizer prefers."""
+        if ask is None:
+            ask = self.asks_with
+        if _check.choice("ask", ask, ASKS) == "questions":
+            return self.ask_embeddings(embeddings)
+        return self.encode_embeddings(embeddings)
+
+    @property
+    def asks_with(self) -> str:
+        """ "codes" or "questions": what an index makes of inputs that are searched for."""
+        return "codes" if self.quantizer is None else self.quantizer.asks_with
 
     def encode_image(self, file: Any) -> Codes:
         """``Codes`` of one image: a path or an open file."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from rankbits import _check
 from rankbits._files import write_whole
-from rankbits.data.protocols import Protocol
+from rankbits.data.protocol import Protocol
 from rankbits.encoder.encoder import QUANTIZER
 from rankbits.evaluate import evaluate
 from rankbits.quantizers import Sign, make_quantizer
@@ -41,11 +41,13 @@ def sides(run: Run, how: Protocol, **options: Any) -> Sides:
     return Sides((ours[0], theirs[0]), (ours[1], theirs[1]), (ours[2], theirs[2]))
 
 
-def finish_run(run: Run, quantizer: str, *, judge: bool, **options: Any) -> Report | None:
-    """After training from a folder: fit a quantizer on the training rows and keep it in the run;
-    ``judge``: embed the protocol's queries and database and write ``report.json``, and into
+def finish_run(
+    run: Run, quantizer: str, *, judge: bool, protocol: Protocol | None = None, **options: Any
+) -> Report | None:
+    """After training: fit a quantizer on the training rows and keep it in the run. ``judge``: embed
+    the queries and the database of ``protocol`` and write ``report.json``, and into
     ``judged.npz`` the codes, the labels and each query's figures, for ``rankbits report``."""
-    source = read_source(run.config)
+    source = read_source(run.config, protocol)
     made = None
     if quantizer != "none":
         known = run.embed(source.train, progress=True, **options)

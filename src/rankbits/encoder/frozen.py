@@ -13,9 +13,9 @@ from functools import partial
 import numpy as np
 
 from rankbits import _check
+from rankbits._files import data_root
 from rankbits.data.examples import Examples
-from rankbits.data.protocols import split_own
-from rankbits.data.root import data_root
+from rankbits.data.splits import split_own
 from rankbits.encoder.encoder import QUANTIZER, Encoder, make_folder, write_encoder
 from rankbits.evaluate import evaluate
 from rankbits.quantizers import Projection, Quantizer, SupervisedProjection, SupervisedRotation

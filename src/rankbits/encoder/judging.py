@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from rankbits import _check
-from rankbits.data.folders import named
 from rankbits.data.items import Items, read_items
+from rankbits.data.vectors import number_names
+from rankbits.encoder.encoder import ASKS
 from rankbits.encoder.indexing import needs_encoder, read_index_items
 from rankbits.evaluate import evaluate
 from rankbits.indexes import HammingIndex
-from rankbits.indexes.index import Index, parse_ids
+from rankbits.indexes.checks import parse_ids
+from rankbits.indexes.index import Index
 from rankbits.types import Codes, Report
 
 
@@ -24,12 +26,16 @@ def evaluate_index(
     index: Index,
     queries: Items | str | os.PathLike[str],
     labels: Any = None,
+    *,
+    ask: str | None = None,
     **options: Any,
 ) -> Report:
     """Judge what ``index`` finds for ``queries`` -> ``Report``, as ``rb.evaluate`` does.
 
     Queries and the items of the index carry labels by name; where the queries are the items
     themselves, each is left out of its own ranking. ``labels`` (n,) replace those of the queries.
+    ``ask="codes"`` ranks by Hamming distance, ``"questions"`` by the floats of the queries; None:
+    as the encoder prefers.
 
     >>> import tempfile
     >>> import rankbits as rb
@@ -53,13 +59,16 @@ def evaluate_index(
         _check.same_length("labels", len(labels), "the queries", len(asked))
         asked = replace(asked, labels=np.asarray(labels), names=())
         if np.asarray(labels).dtype.kind == "U":
-            numbers, names = named(np.asarray(labels).tolist())
+            numbers, names = number_names(np.asarray(labels).tolist())
             asked = replace(asked, labels=numbers, names=names)
     if asked.labels is None:
         _check.refuse("The queries have no labels: put them into a folder for each class.")
     stored = _stored(index, database)
     if same:
         ours, _ = join_labels(database, database)
+        if _check.choice("ask", ask or encoder.asks_with, ASKS) == "questions":
+            questions = encoder.ask(database, progress=True)
+            return evaluate(questions, stored, ours, ours, exclude_self=True, **options)
         return evaluate(stored, stored, ours, ours, exclude_self=True, **options)
     known = np.arange(len(asked))
     if asked.labels.ndim == 1:
@@ -68,7 +77,7 @@ def evaluate_index(
     for sentence in embedded.failed[:1]:
         _check.refuse(sentence)
     ours, theirs = join_labels(asked.subset(known), database)
-    codes = encoder.encode_embeddings(embedded.embeddings)
+    codes = encoder.make_queries(embedded.embeddings, ask)
     return evaluate(codes, stored, ours, theirs, **options)
 
 
@@ -98,10 +107,8 @@ def _database(index: Index) -> Items:
 
 
 def _stored(index: Index, database: Items) -> Codes:
-    """The codes of the items: as stored, or made again where an engine does not give them back."""
-    if isinstance(index, HammingIndex):
-        return index.codes(parse_ids(database.ids))
-    return needs_encoder(index).encode(database, progress=True)
+    """The codes of the items, as stored."""
+    return index.codes(parse_ids(database.ids))
 
 
 def join_labels(queries: Items, database: Items) -> tuple[np.ndarray, np.ndarray]:

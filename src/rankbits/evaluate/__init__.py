@@ -1,5 +1,5 @@
-"""Where labels meet rankings."""
+"""Judge rankings by labels."""
 
-from rankbits.evaluate.judge import evaluate, evaluate_run, h2q_average_precision
+from rankbits.evaluate.judge import evaluate, evaluate_run
 
-__all__ = ["evaluate", "evaluate_run", "h2q_average_precision"]
+__all__ = ["evaluate", "evaluate_run"]

@@ -1,4 +1,4 @@
-"""Which figures a report has, and how a stream of rankings becomes them."""
+"""Which figures a report has, and how they are computed from rankings."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rankbits.types import Figure, Ranking, Report
 Metric = Callable[..., np.ndarray]
 
 
-def figures_of(
+def choose_figures(
     points: tuple[int, ...], gain: str, radius: int | None
 ) -> list[tuple[str, Metric, str]]:
     """Name, metric and definition of every row of a report, in order."""
     ap, m = metrics.average_precision, metrics
     gains = {"exp2": "2^grade - 1", "linear": "the grade"}
-    spelled = gains[_check.choice("gain", gain, tuple(gains))]
+    gain_text = gains[_check.choice("gain", gain, tuple(gains))]
     rows: list[tuple[str, Metric, str]] = [
         ("mAP", ap, "average precision over the whole ranking"),
     ]
@@ -33,10 +33,10 @@ def figures_of(
                 f"AP of the top {at}, divided by the relevant items in it (H2Q, most scripts)",
             ),
         ]
-    rows.append(("NDCG", partial(m.ndcg, gain=gain), f"gain {spelled}, the whole ranking"))
+    rows.append(("NDCG", partial(m.ndcg, gain=gain), f"gain {gain_text}, the whole ranking"))
     for at in points:
         rows += [
-            (f"NDCG@{at}", partial(m.ndcg, k=at, gain=gain), f"gain {spelled}, the top {at}"),
+            (f"NDCG@{at}", partial(m.ndcg, k=at, gain=gain), f"gain {gain_text}, the top {at}"),
             (f"precision@{at}", partial(m.precision_at, k=at), f"relevant share of the top {at}"),
             (f"recall@{at}", partial(m.recall_at, k=at), f"share of the relevant in the top {at}"),
             (
@@ -65,14 +65,15 @@ def figures_of(
     return rows
 
 
-def dropped(k: Any, points: tuple[int, ...], rows: int) -> tuple[str, ...]:
+def note_dropped(k: Any, points: tuple[int, ...], rows: int) -> tuple[str, ...]:
+    """A sentence about the cutoffs that are left out, if any are."""
     past = [f"{at:,}" for at in _check.cutoffs(k) if at not in points]
     if not past:
         return ()
     return (f"Cutoffs past the {rows:,} database items are left out: {', '.join(past)}.",)
 
 
-def report_of(
+def make_report(
     rankings: Iterable[Ranking],
     table: list[tuple[str, Metric, str]],
     *,
@@ -82,6 +83,7 @@ def report_of(
     notes: tuple[str, ...],
     queries: int | None = None,
 ) -> Report:
+    """Compute every figure of ``table``, and its range over the orders of ties."""
     columns: dict[tuple[str, str], list[np.ndarray]] = {
         (name, ties): [] for name, _, _ in table for ties in _check.TIES
     }
@@ -92,8 +94,7 @@ def report_of(
             for ties in _check.TIES:
                 columns[name, ties].append(metric(ranking, ties=ties))
     values = {key: np.concatenate(parts) for key, parts in columns.items()}
-    found = np.concatenate(relevant)
-    defined = found > 0
+    defined = np.concatenate(relevant) > 0
     figures = {}
     for name, _, definition in table:
         mean, best, worst = (
@@ -104,7 +105,7 @@ def report_of(
     return Report(
         figures=figures,
         protocol=protocol,
-        queries=len(found) if queries is None else queries,
+        queries=len(defined) if queries is None else queries,
         database=database,
         bits=bits,
         without_relevant=int((~defined).sum()),

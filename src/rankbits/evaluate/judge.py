@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from rankbits import _check
 from rankbits.data.trec import Judged
-from rankbits.evaluate.figures import dropped, figures_of, report_of
-from rankbits.evaluate.rankings import COUNTS, by_counts, by_embeddings, nearest_broken
-from rankbits.metrics import average_precision
-from rankbits.types import Codes, Report
+from rankbits.evaluate.figures import choose_figures, make_report, note_dropped
+from rankbits.evaluate.rankings import (
+    COUNTS,
+    rank_by_counts,
+    rank_by_embeddings,
+    rank_by_questions,
+)
+from rankbits.types import Codes, Questions, Report
 from rankbits.types.codes import check_same_encoder
 
 BY_CODES = "Ranked by Hamming distance; ties averaged over all their orders."
 BROKEN = (
     "H2Q's published protocol: Hamming distance, ties broken by the squared Euclidean "
     "distance of unit-length embeddings. Not a pure Hamming ranking."
+)
+BY_QUESTIONS = (
+    "Ranked by the distance of float questions to the codes; ties averaged over all their orders."
 )
 BY_FLOATS = "Ranked by the {} distance of float embeddings; ties averaged over all their orders."
 
@@ -46,11 +51,12 @@ def evaluate(
     of the figures wanted, where all of them would take too long.
 
     ``query_codes`` and ``database_codes`` are ``Codes``, or embeddings, (n, dim) floats, ranked by
-    ``distance``, ``"cosine"`` or ``"euclidean"``: what the codes of them are to be held against.
+    ``distance``, ``"cosine"`` or ``"euclidean"``: what their codes can be compared with.
+    Or the queries are ``Questions``, ranked by their float distance to the codes.
 
     ``tie_break=(query_embeddings, database_embeddings)`` is the protocol of H2Q's published tables:
     equal Hamming distances are ordered by the squared Euclidean distance of the unit-length
-    embeddings. That is no pure Hamming ranking, and the report says so.
+    embeddings. That is not a pure Hamming ranking, and the report says so.
 
     >>> import rankbits as rb
     >>> report = rb.evaluate(rb.pack([[1, 1]]), rb.pack([[1, 1], [1, -1], [1, -1]]), [7], [7, 7, 3],
@@ -69,78 +75,48 @@ def evaluate(
     labels = (query_labels, database_labels, relevance)
     floats = not isinstance(query_codes, Codes) and not isinstance(database_codes, Codes)
     ours, theirs = (getattr(codes, "fingerprint", None) for codes in (query_codes, database_codes))
-    check_same_encoder(ours, theirs, "the database")
+    questions = isinstance(query_codes, Questions)
+    if questions and not isinstance(database_codes, Codes):
+        _check.refuse(f"Questions are asked of Codes; got {type(database_codes).__name__}.")
+    check_same_encoder(ours, theirs, "the database", "questions" if questions else "codes")
     if floats:
         if tie_break is not None:
             _check.refuse("tie_break belongs to codes; embeddings were given.")
-        rankings = by_embeddings(
+        rankings = rank_by_embeddings(
             (query_codes, database_codes), *labels, distance=distance, exclude_self=exclude_self
         )
         protocol = BY_FLOATS.format(distance)
+    elif questions:
+        if tie_break is not None:
+            _check.refuse("tie_break belongs to codes; questions were given.")
+        _check.same_bits(query_codes.bits, database_codes.bits)
+        rankings = rank_by_questions(query_codes, database_codes, *labels, exclude_self)
+        protocol = BY_QUESTIONS
     elif tie_break is None:
-        rankings = by_counts(query_codes, database_codes, *labels, exclude_self)
+        rankings = rank_by_counts(query_codes, database_codes, *labels, exclude_self)
         protocol = BY_CODES
     else:
         if not isinstance(tie_break, (tuple, list)) or len(tie_break) != 2:
             _check.refuse("tie_break must be (query_embeddings, database_embeddings).")
-        rankings = by_embeddings(
-            (tie_break[0], tie_break[1]),
-            *labels,
-            codes=(query_codes, database_codes),
-            exclude_self=exclude_self,
+        pair = (query_codes, database_codes)
+        rankings = rank_by_embeddings(
+            (tie_break[0], tie_break[1]), *labels, codes=pair, exclude_self=exclude_self
         )
         protocol = BROKEN
-    pure = not floats and tie_break is None
-    table = figures_of(points, gain, radius if pure else None)
+    pure = not floats and not questions and tie_break is None
+    table = choose_figures(points, gain, radius if pure else None)
     if only is not None:
         for name in only:
-            _check.choice("A figure of only", name, tuple(known for known, _, _ in table))
+            _check.choice("A figure of only", name, tuple(row[0] for row in table))
         table = [row for row in table if row[0] in only]
-    return report_of(
+    return make_report(
         rankings,
         table,
         protocol=protocol,
         database=len(database_codes) - exclude_self,
         bits=None if floats else query_codes.bits,
-        notes=dropped(k, points, len(database_codes) - exclude_self),
+        notes=note_dropped(k, points, len(database_codes) - exclude_self),
     )
-
-
-def h2q_average_precision(
-    query_codes: Codes,
-    database_codes: Codes,
-    query_labels: Any,
-    database_labels: Any,
-    query_embeddings: Any,
-    database_embeddings: Any,
-    k: int = 5000,
-) -> np.ndarray:
-    """AP@k of H2Q's published tables, (Q,) float64: ``evaluate(..., tie_break=...)``'s
-    "mAP@k retrieved" for each query, without the other figures and the order past k.
-
-    Equal Hamming distances are ordered by the squared Euclidean distance of the unit-length
-    embeddings, and the sum of precisions is divided by the relevant items among the k nearest:
-    0 where none is there, nan where the database has none.
-
-    >>> import rankbits as rb
-    >>> codes = rb.pack([[1, 1], [1, 1], [1, -1]])
-    >>> x = [[1.0, 0.9], [1.0, 0.2], [1.0, -0.5]]
-    >>> h2q_average_precision(rb.pack([[1, 1]]), codes, [7], [3, 7, 7], [[1.0, 0.1]], x, k=2)
-    array([1.])
-    """
-    at = min(_check.whole("k", k, 1), len(database_codes))
-    query_labels, database_labels = _check.number_names(query_labels, database_labels)
-    rankings = nearest_broken(
-        (query_codes, database_codes),
-        (query_embeddings, database_embeddings),
-        (query_labels, database_labels),
-        at,
-    )
-    found = [average_precision(ranking, k=at, divide_by="retrieved") for ranking in rankings]
-    values = np.nan_to_num(np.concatenate(found))
-    ours, theirs = (np.asarray(labels) for labels in (query_labels, database_labels))
-    known = np.isin(ours, theirs) if ours.ndim == 1 else (ours & theirs.any(0)).any(1)
-    return np.where(known, values, np.nan)
 
 
 def evaluate_run(judged: Judged, *, k: Any = (10, 100, 1000), gain: str = "exp2") -> Report:
@@ -154,9 +130,9 @@ def evaluate_run(judged: Judged, *, k: Any = (10, 100, 1000), gain: str = "exp2"
     >>> evaluate_run(read_judged(folder / "run", folder / "qrels"), k=1)["mAP"]
     0.75
     """
-    return report_of(
+    return make_report(
         judged.rankings(COUNTS),
-        figures_of(_check.cutoffs(k), gain, None),
+        choose_figures(_check.cutoffs(k), gain, None),
         protocol="Ranked by the run's scores; equal scores averaged over all their orders.",
         database=judged.documents,
         bits=None,

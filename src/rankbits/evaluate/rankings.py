@@ -1,4 +1,4 @@
-"""Rankings of slices of the queries, so that what is held at a time stays small."""
+"""Rank slices of the queries, so that what is held in memory at a time stays small."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 import torch
 
 from rankbits import _check, metrics
-from rankbits.kernels import hamming, words
+from rankbits.kernels import hamming, inverse_lengths, order_rows, words
 from rankbits.metrics.ranking import rank_runs
-from rankbits.types import Codes, Ranking
+from rankbits.types import Codes, Questions, Ranking
 
 COUNTS = 1 << 21  # cells of counts held at a time
 PAIRS = 1 << 21  # (query, item) pairs held at a time where floats order them
 FINE = 2.0**40  # a squared distance in whole steps: far above the rounding of the products
 
 
-def by_counts(
+def rank_by_counts(
     query_codes: Codes,
     database_codes: Codes,
     query_labels: Any,
@@ -26,15 +26,11 @@ def by_counts(
     relevance: Any,
     exclude_self: bool,
 ) -> Iterator[Ranking]:
-    """Rankings of slices of the queries, so that the counts in memory stay few."""
+    """Rank codes by Hamming distance, a slice of the queries at a time."""
     if exclude_self:
+        others = query_labels if database_labels is None else database_labels
         yield metrics.rank_codes(
-            query_codes,
-            database_codes,
-            query_labels,
-            database_labels if database_labels is not None else query_labels,
-            relevance,
-            exclude_self=True,
+            query_codes, database_codes, query_labels, others, relevance, exclude_self=True
         )
         return
     prepared: Any = words(database_codes)
@@ -60,17 +56,18 @@ def by_counts(
         )
 
 
-def _rows(name: str, value: Any, rows: int | None) -> torch.Tensor:
-    found = _check.finite(name, _check.matrix(name, value)).astype(np.float64)
-    _check.not_empty(name, len(found))
+def _check_rows(name: str, value: Any, rows: int | None) -> torch.Tensor:
+    embeddings = _check.finite(name, _check.matrix(name, value)).astype(np.float64)
+    _check.not_empty(name, len(embeddings))
     if rows is not None:
-        _check.same_length(name, len(found), "its codes", rows)
-    return torch.from_numpy(found)
+        _check.same_length(name, len(embeddings), "its codes", rows)
+    return torch.from_numpy(embeddings)
 
 
-def _relevance_rows(
+def _prepare_relevance(
     query_labels: Any, database_labels: Any, relevance: Any, sizes: tuple[int, int]
 ) -> Callable[[slice], np.ndarray]:
+    """A function that gives the grades (q, N) of a slice of the queries."""
     if not isinstance(relevance, str):
         grades = _check.grades("relevance", relevance)
         if grades.shape != sizes:
@@ -82,16 +79,16 @@ def _relevance_rows(
     _check.same_kind_of_labels(theirs, ours)
     if ours.ndim == 1:
         return lambda part: theirs[part, None] == ours[None]
-    counted = ours.astype(np.float32).T
+    columns = ours.astype(np.float32).T
 
-    def shared(part: slice) -> np.ndarray:
-        found = theirs[part].astype(np.float32) @ counted
-        return found > 0 if mode == "any" else found.astype(np.int64)
+    def count_shared(part: slice) -> np.ndarray:
+        shared = theirs[part].astype(np.float32) @ columns
+        return shared > 0 if mode == "any" else shared.astype(np.int64)
 
-    return shared
+    return count_shared
 
 
-def by_embeddings(
+def rank_by_embeddings(
     embeddings: tuple[Any, Any],
     query_labels: Any,
     database_labels: Any,
@@ -101,16 +98,17 @@ def by_embeddings(
     distance: str = "cosine",
     exclude_self: bool = False,
 ) -> Iterator[Ranking]:
-    """By the squared distance of embeddings; with ``codes``, by Hamming distance first.
+    """Rank by the squared distance of embeddings; with ``codes``, by Hamming distance first.
 
-    Squared distances end at 4 (those of unit rows do; others are scaled to), so 8 x Hamming +
+    Squared distances are at most 4 (those of unit rows are; others are scaled), so 8 x Hamming +
     squared distance is the lexicographic order. In whole steps of 2^-40, with the grade in the low
     byte, a row is one array of int64, and sorting it sorts everything.
     """
     names = ("query embeddings", "database embeddings")
     sizes = (len(codes[0]), len(codes[1])) if codes else (None, None)
     query, database = (
-        _rows(name, value, size) for name, value, size in zip(names, embeddings, sizes, strict=True)
+        _check_rows(name, value, size)
+        for name, value, size in zip(names, embeddings, sizes, strict=True)
     )
     if query.shape[1] != database.shape[1]:
         _check.refuse(
@@ -120,8 +118,8 @@ def by_embeddings(
         _check.square(len(query), len(database))
         _check.not_empty("database without the query", len(database) - 1)
         database_labels = query_labels if database_labels is None else database_labels
-    query, database = _scaled(query, database, distance)
-    grades_of = _relevance_rows(
+    query, database = _scale_rows(query, database, distance)
+    find_grades = _prepare_relevance(
         query_labels, database_labels, relevance, (len(query), len(database))
     )
     prepared = words(codes[1]) if codes else None
@@ -133,50 +131,48 @@ def by_embeddings(
         steps = np.rint(squared.clamp_(0, 4).numpy() * FINE).astype(np.int64)
         if codes and prepared is not None:
             steps += hamming(codes[0][part], prepared).astype(np.int64) * int(8 * FINE)
-        keys = (steps << 8) | grades_of(part)
+        keys = (steps << 8) | find_grades(part)
         if exclude_self:
             keys[np.arange(part.stop - s), np.arange(s, part.stop)] = np.iinfo(np.int64).max
         keys.sort(axis=1)
         yield rank_runs(keys[:, : keys.shape[1] - exclude_self])
 
 
-def nearest_broken(
-    codes: tuple[Codes, Codes], embeddings: tuple[Any, Any], labels: tuple[Any, Any], nearest: int
+def rank_by_questions(
+    questions: Questions,
+    database: Codes,
+    query_labels: Any,
+    database_labels: Any,
+    relevance: Any,
+    exclude_self: bool,
 ) -> Iterator[Ranking]:
-    """The rankings of ``by_embeddings`` with ``codes``, one query at a time and only as far as the
-    ``nearest`` items reach: whoever is farther by Hamming distance is never looked at.
-    """
-    query, database = (
-        _rows(f"{name} embeddings", value, len(its))
-        for name, value, its in zip(("query", "database"), embeddings, codes, strict=True)
-    )
-    if query.shape[1] != database.shape[1]:
-        _check.refuse(
-            f"Embeddings must agree in dim; got {query.shape[1]} and {database.shape[1]}."
-        )
-    ours, theirs = (rows.numpy() for rows in _scaled(query, database, "cosine"))
-    grades_of = _relevance_rows(*labels, "any", (len(ours), len(theirs)))
-    prepared = words(codes[1])
-    step = max(1, PAIRS // len(theirs))
-    for s in range(0, len(ours), step):
-        part = slice(s, min(s + step, len(ours)))
-        far = hamming(codes[0][part], prepared)
-        grades, products = grades_of(part), ours[part] @ theirs.T
-        for row, distances in enumerate(far):
-            reach = np.bincount(distances).cumsum().searchsorted(nearest)
-            at = np.flatnonzero(distances <= reach)
-            squared = 2 - 2 * products[row, at]
-            keys = np.rint(squared.clip(0, 4) * FINE).astype(np.int64)
-            keys += distances[at].astype(np.int64) * int(8 * FINE)
-            keys = (keys << 8) | grades[row, at]
-            keys.sort()
-            yield rank_runs(keys[None])
+    """By the distance of questions to codes, as it is defined (in floats)."""
+    if exclude_self:
+        _check.square(len(questions), len(database))
+        _check.not_empty("database without the query", len(database) - 1)
+    prepared = words(database)
+    sizes = (len(questions), len(database))
+    find_grades = _prepare_relevance(query_labels, database_labels, relevance, sizes)
+    decoder = questions.decoder
+    inverses = None if decoder is None else inverse_lengths(decoder, prepared)
+    step = max(1, PAIRS // len(database))
+    for s in range(0, len(questions), step):
+        part = slice(s, min(s + step, len(questions)))
+        rows = np.broadcast_to(np.arange(len(database)), (part.stop - s, len(database)))
+        far = order_rows(questions[part], prepared, rows, inverses=inverses)
+        whole = (far + np.float32(0)).view(np.int32).astype(np.int64)
+        whole ^= (whole >> 31) & 0x7FFFFFFF  # floats in the order of whole numbers
+        keys = (whole << 8) | find_grades(part)
+        if exclude_self:
+            keys[np.arange(part.stop - s), np.arange(s, part.stop)] = np.iinfo(np.int64).max
+        keys.sort(axis=1)
+        yield rank_runs(keys[:, : keys.shape[1] - exclude_self])
 
 
-def _scaled(
+def _scale_rows(
     query: torch.Tensor, database: torch.Tensor, distance: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows whose squared distances are at most 4, in the order of the wanted distance."""
+    """Scale rows so that squared distances are at most 4, in the order of the wanted distance."""
     norms = [rows.norm(dim=1, keepdim=True) for rows in (query, database)]
     if _check.choice("distance", distance, ("cosine", "euclidean")) == "euclidean":
         most = float(max(norms[0].max(), norms[1].max())) or 1.0

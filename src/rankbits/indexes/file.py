@@ -44,10 +44,9 @@ import numpy as np
 from rankbits import _check
 from rankbits._files import write_whole
 from rankbits.indexes import lock
-from rankbits.indexes.hamming import MOST_BITS
+from rankbits.indexes.checks import read_facts
 from rankbits.indexes.ids import STRINGS, Column, decode, encode, encoded_size, joined
-from rankbits.indexes.index import read_facts
-from rankbits.indexes.segments import Segment, Snapshot
+from rankbits.indexes.segments import MOST_BITS, Segment, Snapshot
 from rankbits.kernels import Words
 
 MAGIC, VERSION, WITH_FACTS = b"RANKBITS", 1, 2

@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbits import _check
-from rankbits.indexes import index as checks
-from rankbits.indexes import scan
+from rankbits.indexes import checks, scan
 from rankbits.indexes.ids import Column
 from rankbits.indexes.index import Index
-from rankbits.indexes.segments import Segment, Snapshot, unpacked
-from rankbits.kernels import Words, words
-from rankbits.types import Codes, Results
+from rankbits.indexes.segments import MOST_BITS, Segment, Snapshot
+from rankbits.indexes.shortlist import search_questions
+from rankbits.kernels import LaidOut, Words, words
+from rankbits.types import Codes, Questions, Results
 
 if TYPE_CHECKING:
     from typing import Self
 
     from rankbits.indexes.file import Source
-
-MOST_BITS = 1 << 20
 
 
 class HammingIndex(Index):
@@ -125,11 +123,20 @@ class HammingIndex(Index):
             self._put(left, "remove", Column(unique), None)
             return state.count - left.count
 
-    def search(self, queries: Codes, k: int, *, among: Any = None) -> Results:
-        """The k nearest for each query, (Q, min(k, candidates)), ties by order of insertion."""
-        queries = self._query_codes(queries)
-        k = checks.check_k(k)
+    def _search_codes(self, queries: Codes, k: int, among: Any) -> Results:
+        return self._scan(self._now(), queries, k, among)
+
+    def _search_questions(
+        self, questions: Questions, k: int, among: Any, precision: str, shortlist: int | None
+    ) -> Results:
         state = self._now()
+
+        def find(queries: Codes | LaidOut, count: int) -> Results:
+            return self._scan(state, queries, count, among)
+
+        return search_questions(questions, k, find, state.codes, precision, shortlist)
+
+    def _scan(self, state: Snapshot, queries: Codes | LaidOut, k: int, among: Any) -> Results:
         allowed = self._candidates(state, among, len(queries))
         return scan.topk(state, queries, k, allowed, self.device)
 
@@ -175,20 +182,7 @@ class HammingIndex(Index):
 
     def codes(self, ids: Any = None) -> Codes:
         """The stored codes of ``ids``, in their order; None: all, in order of insertion."""
-        state = self._now()
-        if ids is None:
-            return state.codes()
-        wanted = checks.parse_ids(ids)
-        out = np.empty((len(wanted), -(-self.bits // 64)), np.uint64)
-        missing = np.ones(len(wanted), bool)
-        for segment in state.segments:
-            rows = segment.find(wanted)
-            here = rows >= 0
-            out[here] = segment.words.words[:, rows[here]].T
-            missing &= ~here
-        if missing.any():
-            _check.refuse(f"This index does not hold id {wanted.tolist()[missing.argmax()]!r}.")
-        return unpacked(out, self.bits, self.fingerprint)
+        return self._now().codes(None if ids is None else checks.parse_ids(ids))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to one checksummed file, whole or not at all; ``open`` reads it back."""

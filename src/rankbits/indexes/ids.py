@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from rankbits.indexes.index import LARGEST, LONGEST
+from rankbits.indexes.checks import LARGEST, LONGEST
 
 COUNTED, NUMBERS, STRINGS = 0, 1, 2  # how a column stands in a file
 

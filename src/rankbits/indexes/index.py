@@ -1,29 +1,24 @@
-"""What every index is: five verbs, and one way to read ids.
-
-The checks of arguments stand here, so that each engine refuses with the same words.
-"""
+"""What every index is: five verbs, asked by codes or by questions."""
 
 from __future__ import annotations
 
 import abc
-import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
-
-import numpy as np
-import torch
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rankbits import _check
-from rankbits.types import Codes, Results
-from rankbits.types.codes import check_fingerprint, check_same_encoder
+from rankbits.indexes.checks import LARGEST, UnknownId, check_facts, check_k
+from rankbits.indexes.shortlist import choose_width, order_shortlist
+from rankbits.kernels import check_precision
+from rankbits.types import Codes, Questions, Results
+from rankbits.types.codes import check_same_encoder
 
 if TYPE_CHECKING:
     from typing import Self
 
-LONGEST = 1024  # bytes of a string id
-LARGEST = int(np.iinfo(np.int64).max)
-MOST_FACTS = 1 << 16
+
+ATTEMPTS = 5  # to find a shortlist of which nothing is removed meanwhile
 
 
 class Encoding(Protocol):
@@ -34,6 +29,8 @@ class Encoding(Protocol):
 
     def encode(self, inputs: Any) -> Codes: ...
 
+    def ask(self, inputs: Any) -> Questions: ...
+
 
 class Index(abc.ABC):
     """What remembers a database of codes. Five verbs: add, remove, search, within, count.
@@ -43,6 +40,7 @@ class Index(abc.ABC):
     """
 
     bits: int
+    most_found: int = LARGEST  # for one query
     encoder: Encoding | None = None  # makes codes of what is no codes, where one is attached
 
     _facts: Mapping[str, str] = MappingProxyType({})
@@ -74,16 +72,60 @@ class Index(abc.ABC):
     def remove(self, ids: Any) -> int:
         """Forget ``ids``; how many of them were there."""
 
-    @abc.abstractmethod
-    def search(self, queries: Codes, k: int, *, among: Any = None) -> Results:
+    def search(
+        self,
+        queries: Any,
+        k: int,
+        *,
+        among: Any = None,
+        precision: str = "int4",
+        shortlist: int | None = None,
+    ) -> Results:
         """The k nearest for each query, (Q, min(k, candidates)): by distance, ties by order of
         insertion unless the engine says otherwise.
 
-        ``among``: the only ids that may be found; unknown ones are ignored.
+        ``queries`` are ``Codes``, asked by Hamming distance (int32); ``Questions``, asked by their
+        floats (float32); or inputs, of which the encoder makes one or the other. ``among``: the
+        only ids that may be found; unknown ones are ignored.
+
+        Of questions only: ``precision`` "int4", "int8" or "float" is that of their weights in a
+        scan. ``shortlist=n`` scans by Hamming distance for the n nearest, at least k, and orders
+        these by the float weights; equal distances keep the order of the shortlist. An engine that
+        cannot scan by weights always uses a shortlist, of max(20 k, 200) where none is given.
         """
+        asked, k = self._queries(queries), check_k(k)
+        precision = check_precision(precision)
+        wide = None if shortlist is None else max(k, _check.whole("shortlist", shortlist, 1))
+        if isinstance(asked, Questions):
+            return self._search_questions(asked, k, among, precision, wide)
+        if wide is not None:
+            _check.refuse("shortlist is for questions (encoder.ask); codes are searched exactly.")
+        return self._search_codes(asked, k, among)
+
+    def _search_codes(self, queries: Codes, k: int, among: Any) -> Results:
+        """The k nearest by Hamming distance; arguments are checked, but for ``among``."""
+        raise NotImplementedError
+
+    def _search_questions(
+        self, questions: Questions, k: int, among: Any, precision: str, shortlist: int | None
+    ) -> Results:
+        """The k nearest by questions: here those of a shortlist."""
+        wide = shortlist or max(k, min(choose_width(k), self.most_found))
+        for attempt in range(ATTEMPTS):
+            near = self._search_codes(questions.codes(), wide, among)
+            try:
+                return order_shortlist(questions, near.ids, self.codes, k)
+            except UnknownId:  # another process removed one after it was found
+                if attempt == ATTEMPTS - 1:
+                    raise
+        raise AssertionError
+
+    def codes(self, ids: Any) -> Codes:
+        """The stored codes of ``ids``, in their order; an unknown id is refused."""
+        _check.refuse(f"{type(self).__name__} does not give codes back.")
 
     @abc.abstractmethod
-    def within(self, queries: Codes, radius: int, *, among: Any = None) -> Results:
+    def within(self, queries: Any, radius: int, *, among: Any = None) -> Results:
         """Everything at Hamming distance ``radius`` or less, with ``offsets``; same order."""
 
     @abc.abstractmethod
@@ -96,16 +138,28 @@ class Index(abc.ABC):
         return None
 
     def _to_codes(self, value: Any) -> Codes:
-        """``Codes`` of this index's bits and encoder; other inputs go through the encoder."""
+        """``Codes`` of this index's encoder; other inputs go through the encoder."""
         codes = value
         if not isinstance(codes, Codes):
-            if self.encoder is None:
+            if self.encoder is None or isinstance(value, Questions):
                 _check.refuse(
                     f"Codes are wanted here (rb.pack makes them); got {type(value).__name__}."
                 )
             codes = self.encoder.encode(value)
         check_same_encoder(codes.fingerprint, self.fingerprint, "this index")
         return codes
+
+    def _queries(self, value: Any) -> Codes | Questions:
+        """Codes or questions of this index's bits and encoder; inputs become what the encoder
+        prefers to ask with."""
+        questions = value
+        if not isinstance(value, Questions):
+            if isinstance(value, Codes) or getattr(self.encoder, "asks_with", "") != "questions":
+                return self._query_codes(value)
+            questions = self.encoder.ask(value)  # type: ignore[union-attr]
+        check_same_encoder(questions.fingerprint, self.fingerprint, "this index", "questions")
+        _check.same_bits(questions.bits, self.bits)
+        return questions
 
     def _codes_to_add(self, value: Any) -> Codes:
         """As ``_to_codes``; the first codes of an empty index say whose codes it holds."""
@@ -117,6 +171,11 @@ class Index(abc.ABC):
         return codes
 
     def _query_codes(self, value: Any) -> Codes:
+        if isinstance(value, Questions):
+            _check.refuse(
+                "A radius is a Hamming distance, which questions do not have: ask within a radius "
+                "by codes, or search for the k nearest."
+            )
         codes = self._to_codes(value)
         _check.same_bits(codes.bits, self.bits)
         return codes
@@ -135,128 +194,3 @@ class Index(abc.ABC):
 
     def __exit__(self, *reason: object) -> None:
         self.close()
-
-
-def check_facts(facts: Mapping[str, str]) -> dict[str, str]:
-    """Facts as an index keeps them: short texts by name, JSON of at most 64 KiB."""
-    kept = {str(name): str(value) for name, value in facts.items() if value is not None}
-    check_fingerprint(kept.get("fingerprint"))
-    if len(json.dumps(kept)) > MOST_FACTS:
-        _check.refuse(f"An index remembers at most {MOST_FACTS:,} characters of facts.")
-    return kept
-
-
-def read_facts(text: str) -> dict[str, str]:
-    """What ``json.dumps`` of ``check_facts`` wrote; ValueError where it is something else."""
-    found = json.loads(text)
-    if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
-        raise ValueError
-    try:
-        return check_facts(found)
-    except _check.Refusal as sentence:
-        raise ValueError(str(sentence)) from sentence
-
-
-def check_k(k: Any) -> int:
-    return _check.cutoff(k)
-
-
-def check_radius(radius: Any) -> int:
-    return _check.whole("radius", radius, 0)
-
-
-def parse_ids(ids: Any, name: str = "ids") -> np.ndarray:
-    """One id or many as int64 (n,), or as an object array (n,) of str.
-
-    >>> parse_ids([7, 3]), parse_ids("cat")
-    (array([7, 3]), array(['cat'], dtype=object))
-    """
-    if isinstance(ids, torch.Tensor):
-        ids = ids.detach().cpu().numpy()
-    if isinstance(ids, np.ndarray) and ids.ndim == 0:
-        ids = ids.item()
-    if isinstance(ids, (str, int, np.integer)):
-        ids = [ids]
-    if isinstance(ids, range):
-        ids = np.arange(ids.start, ids.stop, ids.step)
-    if not isinstance(ids, np.ndarray) or ids.dtype.kind in "OU":
-        ids = _listed(ids, name)
-    if ids.ndim != 1:
-        _check.refuse(f"{name} must have shape (n,); got {ids.shape}.")
-    if ids.dtype == object:
-        return ids
-    if not len(ids):
-        return np.empty(0, np.int64)
-    if ids.dtype.kind not in "iu":
-        _check.refuse(f"{name} must be whole numbers or strings; got dtype {ids.dtype}.")
-    if ids.dtype == np.uint64 and ids.max() > LARGEST:
-        _check.refuse(f"{name} must fit in 64 bits with a sign; got {ids.max()}.")
-    return ids.astype(np.int64, copy=False)
-
-
-def _listed(ids: Any, name: str) -> np.ndarray:
-    """The array of a list, set or other iterable, whose elements are of one kind."""
-    try:
-        items = ids.tolist() if isinstance(ids, np.ndarray) and ids.ndim == 1 else list(ids)
-    except TypeError:
-        _check.refuse(f"{name} must be whole numbers or strings; got {type(ids).__name__}.")
-    kinds = set(map(type, items))
-    if kinds and all(issubclass(kind, str) for kind in kinds):
-        return _strings(items, name)
-    if not all(issubclass(k, (int, np.integer)) and not issubclass(k, bool) for k in kinds):
-        listed = ", ".join(sorted(kind.__name__ for kind in kinds))
-        _check.refuse(f"{name} must be all whole numbers or all strings; got {listed}.")
-    try:
-        return np.array(items, np.int64)
-    except OverflowError:
-        _check.refuse(f"{name} must fit in 64 bits with a sign; some do not.")
-
-
-def _strings(items: list[str], name: str) -> np.ndarray:
-    try:
-        sizes = [len(item.encode()) for item in items]
-    except UnicodeEncodeError:
-        _check.refuse(f"{name} must be strings of valid Unicode; some are not.")
-    if min(sizes) == 0:
-        _check.refuse(f"{name} must not be empty strings; row {sizes.index(0)} is one.")
-    if max(sizes) > LONGEST:
-        _check.refuse(f"{name} must be of at most {LONGEST:,} bytes in UTF-8; got {max(sizes):,}.")
-    if any("\0" in item for item in items):
-        _check.refuse(f"{name} must not contain the character NUL; some do.")
-    found = np.empty(len(items), object)
-    found[:] = [str(item) for item in items]
-    return found
-
-
-def new_ids(ids: Any, codes: Codes) -> np.ndarray:
-    """The ids of ``codes`` to add, given ones only: one for each row, none twice."""
-    return distinct_ids(ids, len(codes), "codes")
-
-
-def distinct_ids(ids: Any, rows: int, what: str) -> np.ndarray:
-    found = parse_ids(ids)
-    _check.same_length("ids", len(found), what, rows)
-    once = len(set(found.tolist())) if found.dtype == object else len(np.unique(found))
-    if once != len(found):
-        _check.refuse(f"ids must not hold an id twice; {len(found) - once:,} are repeated.")
-    return found
-
-
-def numbered(largest: int | None, rows: int) -> np.ndarray:
-    """Ids numbered on from ``largest``, or from 0 where there is none."""
-    start = 0 if largest is None else largest + 1
-    if start + rows - 1 > LARGEST:
-        _check.refuse(f"No whole numbers are left after id {largest}: give ids.")
-    return np.arange(start, start + rows, dtype=np.int64)
-
-
-def same_kind(ids: np.ndarray, strings: bool, name: str = "ids") -> np.ndarray:
-    """Refuse strings where the index holds whole numbers, and the other way about."""
-    if len(ids) and (ids.dtype == object) != strings:
-        held, came = ("strings", "whole numbers") if strings else ("whole numbers", "strings")
-        _check.refuse(f"{name} of this index are {held}; got {came}.")
-    return ids
-
-
-def needs_ids() -> NoReturn:
-    _check.refuse("ids must be given: this index holds strings, which cannot be numbered on.")

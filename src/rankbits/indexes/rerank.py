@@ -1,4 +1,4 @@
-"""Rerank: a shortlist by bits, the order by floats."""
+"""Rerank: a shortlist by bits or by questions of bits, the order by stored floats."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from rankbits import _check
+from rankbits.indexes.checks import check_k, distinct_ids
 from rankbits.indexes.embeddings import CHUNK, Embeddings
 from rankbits.indexes.ids import Column
-from rankbits.indexes.index import Index, check_k, distinct_ids
+from rankbits.indexes.index import Index
 from rankbits.quantizers import Quantizer
-from rankbits.types import Codes, Results, pack
+from rankbits.types import Codes, Questions, Results, pack
 
 DISTANCES = ("euclidean", "inner")
 
@@ -64,14 +65,16 @@ class Rerank:
         *,
         factor: int = 10,
         shortlist: int | None = None,
-        codes: Codes | None = None,
+        codes: Codes | Questions | None = None,
+        ask: str | None = None,
         among: Any = None,
     ) -> Results:
         """The k nearest of a shortlist, (Q, min(k, candidates)): ids, and distances as float32.
 
-        The shortlist holds the ``factor`` x k nearest by Hamming distance, or ``shortlist`` of them
-        (at least k). Equal distances keep its order. ``codes`` are those of the queries, where they
-        are at hand already.
+        The shortlist holds the ``factor`` x k nearest, or ``shortlist`` of them (at least k), by
+        Hamming distance (``ask="codes"``) or by float questions (``"questions"``); None: what the
+        quantizer prefers. Equal distances keep its order. ``codes`` are the codes or the questions
+        of the queries, where they are at hand already.
         """
         k = check_k(k)
         wide = k * _check.whole("factor", factor, 1)
@@ -85,20 +88,22 @@ class Rerank:
             )
         floats = rows.astype(np.float32)
         if codes is None:
-            codes = self._encode(floats)
+            codes = self._encode(floats, ask)
         _check.same_length("codes", len(codes), "queries", len(floats))
         near = self.index.search(codes, wide, among=among)
         return self._sorted(floats, near.ids, min(k, near.ids.shape[1]))
 
-    def _encode(self, queries: np.ndarray) -> Codes:
+    def _encode(self, queries: np.ndarray, ask: str | None) -> Codes | Questions:
+        preferred = "codes" if self.quantizer is None else self.quantizer.asks_with
+        floats = _check.choice("ask", ask or preferred, ("codes", "questions")) == "questions"
         if self.quantizer is not None:
-            return self.quantizer.encode(queries)
+            return self.quantizer.ask(queries) if floats else self.quantizer.encode(queries)
         if queries.shape[1] != self.index.bits:
             _check.refuse(
                 f"Queries of dimension {queries.shape[1]} do not make {self.index.bits} bits by "
                 "their signs: give Rerank the quantizer that made the codes, or search the codes."
             )
-        return pack(queries)
+        return Questions(queries) if floats else pack(queries)
 
     def _sorted(self, queries: np.ndarray, ids: np.ndarray, k: int) -> Results:
         rows = self._ids.rows_of(ids.reshape(-1)).reshape(ids.shape)

@@ -13,9 +13,17 @@ import math
 import numpy as np
 
 from rankbits.indexes.segments import Segment, Snapshot
-from rankbits.kernels import Words, hamming_topk, hamming_within, words
+from rankbits.kernels import (
+    LaidOut,
+    Words,
+    hamming_topk,
+    hamming_within,
+    question_topk,
+    words,
+)
 from rankbits.types import Codes, Results
 
+MANY = 16  # lengths are made for some rows alone where they are fewer than one in so many
 GATHER = 64  # rows scanned in the time that one row out of order is gathered
 
 
@@ -62,22 +70,46 @@ def _gathered(segment: Segment, rows: np.ndarray) -> Words:
     return Words(np.ascontiguousarray(segment.words.words[:, rows]), segment.words.bits)
 
 
-def _rows_topk(queries: Words, segment: Segment, k: int, rows: np.ndarray) -> Results:
-    found = hamming_topk(queries, _gathered(segment, rows), k)
+def _all_topk(
+    queries: Words | LaidOut, segment: Segment, k: int, device: str | None = None
+) -> Results:
+    """The nearest of all rows, the removed ones too."""
+    if isinstance(queries, Words):
+        return hamming_topk(queries, segment.on(device), k)
+    inverses = None
+    if queries.decoder is not None:
+        inverses = segment.inverse_lengths(queries.decoder, device)
+    return question_topk(queries, segment.on(device), k, inverses=inverses)
+
+
+def _rows_topk(queries: Words | LaidOut, segment: Segment, k: int, rows: np.ndarray) -> Results:
+    """The nearest of some rows."""
+    block = _gathered(segment, rows)
+    if isinstance(queries, Words):
+        found = hamming_topk(queries, block, k)
+    else:
+        inverses = None
+        if queries.decoder is not None and MANY * len(rows) > len(segment.words):
+            inverses = segment.inverse_lengths(queries.decoder)[rows]
+        found = question_topk(queries, block, k, inverses=inverses)
     return Results(rows[found.ids], found.distances)
 
 
-def _mask_topk(queries: Words, segment: Segment, k: int, mask: np.ndarray) -> Results:
+def _kind_of_distances(queries: Words | LaidOut) -> type:
+    return np.int32 if isinstance(queries, Words) else np.float32
+
+
+def _mask_topk(queries: Words | LaidOut, segment: Segment, k: int, mask: np.ndarray) -> Results:
     total, allowed = len(mask), int(np.count_nonzero(mask))
     k = min(k, allowed)
     ids = np.empty((len(queries), k), np.int64)
-    distances = np.empty((len(queries), k), np.int32)
+    distances: np.ndarray = np.empty((len(queries), k), _kind_of_distances(queries))
     left = np.arange(len(queries))
     more = math.ceil(1.25 * k * total / allowed) + 16
     for fetch in (more, 16 * more):
         if fetch >= total // 2 or not len(left):
             break
-        found = hamming_topk(_of(queries, left), segment.words, fetch)
+        found = _all_topk(_of(queries, left), segment, fetch)
         good = mask[found.ids]
         done = good.sum(axis=1) >= k
         order = np.argsort(~good[done], axis=1, kind="stable")[:, :k]
@@ -90,21 +122,23 @@ def _mask_topk(queries: Words, segment: Segment, k: int, mask: np.ndarray) -> Re
     return Results(ids, distances)
 
 
-def _of(queries: Words, rows: np.ndarray) -> Words:
+def _of(queries: Words | LaidOut, rows: np.ndarray) -> Words | LaidOut:
     if len(rows) == len(queries):
         return queries
+    if isinstance(queries, LaidOut):
+        return queries[rows]
     return Words(np.ascontiguousarray(queries.words[:, rows]), queries.bits)
 
 
 def topk(
-    state: Snapshot, queries: Codes, k: int, allowed: list, device: str | None = None
+    state: Snapshot, queries: Codes | LaidOut, k: int, allowed: list, device: str | None = None
 ) -> Results:
     """(Q, min(k, candidates)) ids and distances, ties by order of insertion."""
     parts = []
-    laid_out = words(queries)
+    laid_out = queries if isinstance(queries, LaidOut) else words(queries)
     for segment, rows in zip(state.segments, allowed, strict=True):
         if rows is None:
-            found = hamming_topk(laid_out, segment.on(device), k)
+            found = _all_topk(laid_out, segment, k, device)
         elif rows.dtype == bool:
             found = _mask_topk(laid_out, segment, k, rows)
         elif len(rows):
@@ -116,7 +150,8 @@ def topk(
         return Results(*parts[0])
     if not parts:
         empty = np.empty((len(queries), 0), np.int64)
-        return Results(empty.astype(object) if state.strings else empty, empty.astype(np.int32))
+        ids = empty.astype(object) if state.strings else empty
+        return Results(ids, empty.astype(_kind_of_distances(laid_out)))
     ids, distances = (np.concatenate(side, axis=1) for side in zip(*parts, strict=True))
     order = np.argsort(distances, axis=1, kind="stable")[:, :k]
     return Results(np.take_along_axis(ids, order, 1), np.take_along_axis(distances, order, 1))

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
+from rankbits import _check
 from rankbits.indexes.buckets import Buckets
 from rankbits.indexes.ids import Column, joined
-from rankbits.kernels import Words
-from rankbits.types import Codes
+from rankbits.kernels import Words, inverse_lengths
+from rankbits.types import Codes, Decoder
 
+MOST_BITS = 1 << 20  # of a code
 STEP = 4  # a segment is merged with one up to this many times as long
 SHORT = 4096  # rows that are merged without asking: copying them costs less than another segment
 
@@ -27,7 +30,8 @@ class Segment:
     """Rows side by side: ``words`` (W, n), their ids, and which still live (None: all).
 
     ``mapped`` rows lie in a file, and are not pulled into memory for the sake of a tidy shape.
-    ``buckets`` find what is very near without a scan.
+    ``buckets`` find what is very near without a scan. ``copies`` on GPUs and ``inverses`` of
+    lengths are made when they are first needed.
     """
 
     words: Words
@@ -37,6 +41,7 @@ class Segment:
     mapped: bool = False
     buckets: Buckets = field(default=None)  # type: ignore[assignment]
     copies: dict[str, Words] = field(default_factory=dict)
+    inverses: dict[tuple[str, str | None], tuple[Decoder, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.buckets is None:
@@ -51,6 +56,16 @@ class Segment:
         if device not in self.copies:
             self.copies[device] = self.words.on(device)
         return self.copies[device]  # pragma: no cover - needs a GPU
+
+    def inverse_lengths(self, decoder: Decoder, device: str | None = None) -> Any:
+        """1 / length of each row, made once: 4 bytes a row, for one decoder."""
+        key = (decoder.digest, device)
+        kept = self.inverses.get(key)
+        if kept is None:
+            kept = decoder, inverse_lengths(decoder, self.on(device))
+            self.inverses.clear()
+            self.inverses[key] = kept
+        return kept[1]
 
     def find(self, wanted: np.ndarray) -> np.ndarray:
         """The living row of each id, -1 where there is none."""
@@ -77,7 +92,20 @@ def merged(segments: Sequence[Segment], bits: int) -> Segment:
         part = s.words.words
         out[:, at : at + s.live] = part if s.alive is None else part[:, s.alive]
         at += s.live
-    return Segment(Words(out, bits), joined([s.ids.kept(s.alive) for s in segments]))
+    ids = joined([s.ids.kept(s.alive) for s in segments])
+    return Segment(Words(out, bits), ids, inverses=_merged_inverses(segments))
+
+
+def _merged_inverses(segments: Sequence[Segment]) -> dict[tuple[str, str | None], Any]:
+    """Inverses that the longest segment has are kept, and made for the others alone."""
+    longest = max(segments, key=lambda s: len(s.words))
+    merged_inverses: dict[tuple[str, str | None], Any] = {}
+    for (digest, device), (decoder, _) in list(longest.inverses.items()):
+        if device is None:
+            columns = [(s.inverse_lengths(decoder), s.alive) for s in segments]
+            parts = [column if alive is None else column[alive] for column, alive in columns]
+            merged_inverses[digest, device] = decoder, np.concatenate(parts)
+    return merged_inverses
 
 
 def unpacked(rows: np.ndarray, bits: int, fingerprint: str | None) -> Codes:
@@ -110,15 +138,29 @@ class Snapshot:
         columns = [s.ids.kept(s.alive).all() for s in self.segments]
         return np.concatenate(columns) if columns else np.empty(0, np.int64)
 
-    def codes(self) -> Codes:
-        """All codes in order of insertion."""
-        out = np.empty((self.count, -(-self.bits // 64)), np.uint64)
+    def codes(self, wanted: np.ndarray | None = None) -> Codes:
+        """The codes of the ``wanted`` ids in their order, or all in order of insertion."""
+        rows = self.count if wanted is None else len(wanted)
+        out = np.empty((rows, -(-self.bits // 64)), np.uint64)
+        if wanted is not None:
+            self._copy_codes(wanted, out)
+            return unpacked(out, self.bits, self.facts.get("fingerprint"))
         at = 0
         for s in self.segments:
             part = s.words.words
             out[at : at + s.live] = (part if s.alive is None else part[:, s.alive]).T
             at += s.live
         return unpacked(out, self.bits, self.facts.get("fingerprint"))
+
+    def _copy_codes(self, wanted: np.ndarray, out: np.ndarray) -> None:
+        missing = np.ones(len(wanted), bool)
+        for segment in self.segments:
+            rows = segment.find(wanted)
+            here = rows >= 0
+            out[here] = segment.words.words[:, rows[here]].T
+            missing &= ~here
+        if missing.any():
+            _check.refuse(f"This index does not hold id {wanted.tolist()[missing.argmax()]!r}.")
 
     def present(self, ids: np.ndarray) -> np.ndarray:
         """Those of ``ids``, none twice, that are here."""

@@ -14,15 +14,29 @@ from rankbits.kernels.codes import (
     words,
 )
 from rankbits.kernels.histogram import SKIP, Pairs, soft_counts, soft_counts_backward
+from rankbits.kernels.questions import (
+    LaidOut,
+    check_precision,
+    inverse_lengths,
+    lay_out,
+    order_rows,
+    question_topk,
+)
 
 __all__ = [
     "SKIP",
+    "LaidOut",
     "Pairs",
     "Words",
+    "check_precision",
     "hamming",
     "hamming_counts",
     "hamming_topk",
     "hamming_within",
+    "inverse_lengths",
+    "lay_out",
+    "order_rows",
+    "question_topk",
     "soft_counts",
     "soft_counts_backward",
     "words",

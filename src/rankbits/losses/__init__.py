@@ -1,11 +1,13 @@
-"""Losses: ``loss(embeddings, labels)`` -> scalar. Functions are the truth, classes their shells."""
+"""Losses: ``loss(embeddings, labels)`` -> scalar. A function computes each; the class of the same
+name holds its settings."""
 
-from rankbits.losses.discrete import ADSH
+from rankbits.losses.balanced import DCH, WGLHH, HashNet, dch_loss, hashnet_loss, wglhh_loss
+from rankbits.losses.discrete import ADSH, adsh_loss
 from rankbits.losses.fastap import FastAP, fastap_loss
 from rankbits.losses.gather import gather
 from rankbits.losses.mutual import MIHash, mihash_loss
 from rankbits.losses.neighbours import Neighbours, neighbour_grades, neighbour_thresholds
-from rankbits.losses.pairs import CEL, DCH, DHN, DPSH, DTSH, WGLHH, HashNet
+from rankbits.losses.pairs import CEL, DHN, DPSH, cel_loss, dhn_loss, dpsh_loss
 from rankbits.losses.penalties import (
     HSWD,
     hswd,
@@ -14,13 +16,14 @@ from rankbits.losses.penalties import (
     quantization_l1,
     quantization_l2,
 )
-from rankbits.losses.proxies import HyP2, margin
+from rankbits.losses.proxies import HyP2, hyp2_loss, margin
 from rankbits.losses.talr import (
     TieAwareAP,
     TieAwareNDCG,
     tie_aware_ap_loss,
     tie_aware_ndcg_loss,
 )
+from rankbits.losses.triplets import DTSH, dtsh_loss
 
 __all__ = [
     "ADSH",
@@ -38,9 +41,17 @@ __all__ = [
     "Neighbours",
     "TieAwareAP",
     "TieAwareNDCG",
+    "adsh_loss",
+    "cel_loss",
+    "dch_loss",
+    "dhn_loss",
+    "dpsh_loss",
+    "dtsh_loss",
     "fastap_loss",
     "gather",
+    "hashnet_loss",
     "hswd",
+    "hyp2_loss",
     "margin",
     "mihash_loss",
     "neighbour_grades",
@@ -51,4 +62,5 @@ __all__ = [
     "quantization_l2",
     "tie_aware_ap_loss",
     "tie_aware_ndcg_loss",
+    "wglhh_loss",
 ]

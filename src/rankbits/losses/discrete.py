@@ -2,29 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
 from rankbits import _check
 from rankbits.losses.histogram import full_precision, outside_graphs, rows_of_floats
-from rankbits.losses.penalties import weight_of
 from rankbits.losses.proxies import products
 from rankbits.losses.relation import relate
+from rankbits.losses.settings import check_weight
 
 CELLS = 2**25
+ROWS = 2000  # rows whose outputs the codes follow after an epoch, as ADSH's authors have it
 
 
-class ADSH(torch.nn.Module):
+@outside_graphs
+def adsh_loss(
+    embeddings: torch.Tensor,
+    labels: Any,
+    indices: torch.Tensor,
+    signs: torch.Tensor,
+    training_labels: torch.Tensor,
+    ratio: float,
+    *,
+    gamma: float = 200.0,
+) -> torch.Tensor:
     """Asymmetric deep supervised hashing: the sum over sampled rows i and training rows j of
     (<u_i, v_j> - K S'_ij)^2, plus gamma times the sum of |v_i - u_i|^2, over (M n) -> scalar.
 
-    u = tanh z are the network's outputs for M sampled rows, v in {-1, 1} the codes of all n
-    training rows, held in the buffer ``signs`` (n, bits) and solved for, bit by bit. S' = (1 + r) s
-    - r: 1 where labels are shared, else -r, with r the number of similar over the number of
-    dissimilar pairs of the training set, each row with itself among them. ``labels`` (n,) or
-    multi-hot (n, C) are those of the training set; ``seed`` draws the first codes.
+    u = tanh z are the outputs for M sampled rows, ``embeddings`` z (M, K) with ``labels``, which
+    are the training rows ``indices`` (M,). v in {-1, 1} are ``signs`` (n, K), the codes of all n
+    training rows. S' = (1 + r) s - r: 1 where labels are shared, else -r, with r = ``ratio``, the
+    number of similar over the number of dissimilar pairs of the training set, each row with itself
+    among them.
+
+    >>> y = torch.tensor([0, 1])
+    >>> adsh_loss(torch.zeros(1, 2), y[:1], y[:1], torch.ones(2, 2), y, ratio=1.0, gamma=3.0)
+    tensor(7.)
+    """
+    z = rows_of_floats("embeddings", embeddings, signs.shape[1])
+    with full_precision(z):
+        u, v = torch.tanh(z), signs.to(z.dtype)
+        similar = _share_labels(labels, training_labels)
+        wanted = (1 + ratio) * similar.to(z.dtype) - ratio
+        fit = (products(u, v) - signs.shape[1] * wanted).square().sum()
+        away = (v[indices] - u).square().sum()
+        return (fit + gamma * away) / max(similar.numel(), 1)
+
+
+def _share_labels(labels: Any, others: torch.Tensor) -> torch.Tensor:
+    """bool (M, n): who shares a label with whom."""
+    return (
+        relate(
+            len(labels), len(others), others.device, labels=labels, database_labels=others,
+            affinity=None, graded=False, same=False, self_rows=None,
+        ).grades(0, len(labels)) == 1
+    )  # fmt: skip
+
+
+class ADSH(torch.nn.Module):
+    """``adsh_loss`` with the codes it learns: the buffer ``signs`` (n, bits), solved for bit by
+    bit. ``labels`` (n,) or multi-hot (n, C) are those of the training set; ``seed`` draws the first
+    codes.
 
     Two steps alternate: the network learns the codes, the codes follow the network.
 
@@ -43,48 +83,38 @@ class ADSH(torch.nn.Module):
     (torch.Size([6, 8]), torch.int8)
     """
 
+    takes_rows = True
     signs: torch.Tensor
     labels: torch.Tensor
 
     def __init__(self, labels: Any, bits: int, *, gamma: float = 200.0, seed: int = 0) -> None:
         super().__init__()
         self.bits = _check.whole("bits", bits, 1)
-        self.gamma = weight_of("gamma", gamma)
+        self.gamma = check_weight("gamma", gamma)
         rows = len(labels) if hasattr(labels, "__len__") else 0
-        held = torch.from_numpy(_check.labels("labels", labels, rows, names=True).copy())
+        own = torch.from_numpy(_check.labels("labels", labels, rows, names=True).copy())
         _check.not_empty("training set", rows)
         draw = torch.Generator().manual_seed(_check.whole("seed", seed, 0))
         signs = 2 * torch.randint(0, 2, (rows, self.bits), generator=draw) - 1
-        self.register_buffer("labels", held)
+        self.register_buffer("labels", own)
         self.register_buffer("signs", signs.to(torch.int8))
-        if held.ndim == 1:
-            similar = int(held.unique(return_counts=True)[1].square().sum())
+        if own.ndim == 1:
+            similar = int(own.unique(return_counts=True)[1].square().sum())
         else:
-            similar = sum(int(part.sum()) for part in self._parts(held))
+            similar = sum(int(part.sum()) for part in self._parts(own))
         self.ratio = similar / max(rows**2 - similar, 1)
 
-    @outside_graphs
     def forward(self, embeddings: torch.Tensor, labels: Any, indices: Any = None) -> torch.Tensor:
         """``embeddings`` z (M, bits) and ``labels`` of the training rows ``indices`` (M,)."""
         z = rows_of_floats("embeddings", embeddings, self.bits)
         rows = self._rows(indices, len(z), z.device)
-        with full_precision(z):
-            u, v = torch.tanh(z), self.signs.to(z.dtype)
-            similar = self._similar(labels, self.labels)
-            wanted = (1 + self.ratio) * similar.to(z.dtype) - self.ratio
-            fit = (products(u, v) - self.bits * wanted).square().sum()
-            away = (v[rows] - u).square().sum()
-            return (fit + self.gamma * away) / max(similar.numel(), 1)
+        return adsh_loss(z, labels, rows, self.signs, self.labels, self.ratio, gamma=self.gamma)
 
-    @torch.no_grad()
-    def objective(self, outputs: torch.Tensor, indices: Any) -> float:
-        """The loss of a whole sample at the present codes, a few rows at a time."""
-        z = rows_of_floats("outputs", outputs, self.bits)
-        rows = self._rows(indices, len(z), z.device)
-        step = max(1, CELLS // len(self.signs))
-        parts = zip(z.split(step), rows.split(step), strict=True)
-        total = sum(len(part) * float(self(part, self.labels[at], at)) for part, at in parts)
-        return total / max(len(z), 1)
+    def after_epoch(self, embed: Callable[[torch.Tensor], Any], seed: int) -> None:
+        """Let the codes follow the outputs of training rows that ``seed`` draws."""
+        draw = torch.Generator().manual_seed(seed)
+        drawn = torch.randperm(len(self.signs), generator=draw)[:ROWS].sort().values
+        self.update_codes(*embed(drawn))
 
     @torch.no_grad()
     def update_codes(
@@ -93,8 +123,8 @@ class ADSH(torch.nn.Module):
         """Set each bit of all codes to its best value given the others, one bit after another.
 
         ``outputs`` z (m, bits) of the sampled training rows ``indices`` (m,). ``bits`` says which
-        bits, in what order; all of them by default. No step raises ``objective``; a bit for which
-        both values are as good stays.
+        bits, in what order; all of them by default. No step raises the loss of these rows; a bit
+        for which both values are as good stays.
         """
         z = rows_of_floats("outputs", outputs, self.bits)
         rows = self._rows(indices, len(z), z.device)
@@ -118,26 +148,18 @@ class ADSH(torch.nn.Module):
     def _parts(self, labels: torch.Tensor) -> Iterable[torch.Tensor]:
         """Which rows of the training set, a few at a time, share a label with which of these."""
         for part in self.labels.split(max(1, CELLS // max(len(labels), 1))):
-            yield self._similar(part, labels)
-
-    def _similar(self, labels: Any, others: torch.Tensor) -> torch.Tensor:
-        return (
-            relate(
-                len(labels), len(others), others.device, labels=labels, database_labels=others,
-                affinity=None, graded=False, same=False, self_rows=None,
-            ).grades(0, len(labels)) == 1
-        )  # fmt: skip
+            yield _share_labels(part, labels)
 
     def _rows(self, indices: Any, rows: int, device: torch.device) -> torch.Tensor:
         if indices is None:
             _check.refuse("indices must be given: the training row of each embedding.")
-        found = torch.as_tensor(indices, device=device, dtype=torch.long)
-        if found.shape != (rows,) or bool(((found < 0) | (found >= len(self.signs))).any()):
+        named = torch.as_tensor(indices, device=device, dtype=torch.long)
+        if named.shape != (rows,) or bool(((named < 0) | (named >= len(self.signs))).any()):
             _check.refuse(
                 f"indices must name a training row, 0 to {len(self.signs) - 1:,}, for each of "
                 f"{rows:,} embeddings."
             )
-        return found
+        return named
 
     def extra_repr(self) -> str:
         return f"bits={self.bits}, gamma={self.gamma}, rows={len(self.signs)}"

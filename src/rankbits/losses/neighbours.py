@@ -15,6 +15,7 @@ import torch
 
 from rankbits import _check
 from rankbits.losses.histogram import rows_of_floats
+from rankbits.losses.protocol import takes_alpha
 
 SHARES = (0.05, 0.01, 0.002, 0.001)
 GRADES = (1, 2, 5, 10)
@@ -72,13 +73,13 @@ def neighbour_grades(
             f"grades must be one for each of {len(limits)} thresholds and at most "
             f"{_check.MOST_GRADE}; got {tuple(grades)}."
         )
-    found = torch.zeros(len(x), len(y), dtype=torch.uint8, device=x.device)
+    graded = torch.zeros(len(x), len(y), dtype=torch.uint8, device=x.device)
     step = max(1, CELLS // max(1, len(y)))
     for start in range(0, len(x), step):
-        near, part = _squared_distances(x[start : start + step], y), found[start : start + step]
+        near, part = _squared_distances(x[start : start + step], y), graded[start : start + step]
         for grade, limit in sorted(zip(values, limits.tolist(), strict=True)):
             part[near <= limit] = grade
-    return found
+    return graded
 
 
 class Neighbours(torch.nn.Module):
@@ -123,6 +124,18 @@ class Neighbours(torch.nn.Module):
         limits = neighbour_thresholds(held, shares, seed=seed)
         self.register_buffer("thresholds", limits, persistent=False)
 
+    @property
+    def takes_alpha(self) -> bool:
+        return takes_alpha(self.loss)
+
+    @property
+    def alpha(self) -> Any:
+        return self.loss.alpha
+
+    @alpha.setter
+    def alpha(self, value: float) -> None:
+        self.loss.alpha = value  # type: ignore[assignment]
+
     def forward(
         self, embeddings: torch.Tensor, rows: Any, *, database_labels: Any = None, **options: Any
     ) -> torch.Tensor:
@@ -135,13 +148,13 @@ class Neighbours(torch.nn.Module):
         return self.loss(embeddings, None, affinity=affinity.to(embeddings.device), **options)
 
     def _inputs(self, name: str, rows: Any, wanted: int) -> torch.Tensor:
-        found = torch.as_tensor(rows if rows is not None else [], device=self.inputs.device)
-        whole = found.dtype not in (torch.bool,) and not found.is_floating_point()
-        if found.shape != (wanted,) or (wanted and not whole):
+        numbers = torch.as_tensor(rows if rows is not None else [], device=self.inputs.device)
+        whole = numbers.dtype != torch.bool and not numbers.is_floating_point()
+        if numbers.shape != (wanted,) or (wanted and not whole):
             _check.refuse(f"{name} must be the row number of each of {wanted:,} embeddings.")
-        if wanted and not 0 <= int(found.min()) <= int(found.max()) < len(self.inputs):
+        if wanted and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(self.inputs):
             _check.refuse(f"{name} must lie in 0 to {len(self.inputs) - 1:,}.")
-        return self.inputs[found.long()]
+        return self.inputs[numbers.long()]
 
 
 def _squared_distances(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -153,11 +166,8 @@ def _squared_distances(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 def _rows(name: str, value: Any) -> torch.Tensor:
     """Rows of finite floats, without a graph; what is no tensor is copied as float32."""
-    given = value.detach() if isinstance(value, torch.Tensor) else None
-    if given is None:
-        given = torch.tensor(_check.matrix(name, value), dtype=torch.float32)
-    found = rows_of_floats(name, given)
-    if not bool(torch.isfinite(found).all()):
-        bad = int(torch.nonzero(~torch.isfinite(found).all(dim=1))[0])
-        _check.refuse(f"{name} must be finite; row {bad} has nan or inf.")
-    return found
+    if not isinstance(value, torch.Tensor):
+        value = torch.tensor(_check.matrix(name, value), dtype=torch.float32)
+    rows = rows_of_floats(name, value.detach())
+    _check.finite(name, rows.cpu().numpy())
+    return rows

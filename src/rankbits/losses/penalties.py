@@ -15,8 +15,7 @@ import torch
 
 from rankbits import _check
 from rankbits.losses.histogram import outside_graphs, rows_of_floats
-
-VARIANTS = ("original", "h2q")
+from rankbits.losses.settings import check_setting, check_weight
 
 
 def quantization_l2(embeddings: torch.Tensor) -> torch.Tensor:
@@ -46,7 +45,7 @@ def quantization_cosh(embeddings: torch.Tensor, variant: str = "original") -> to
     >>> quantization_cosh(torch.tensor([[1.0, -1.0], [1.0, 2.0]]))
     tensor(0.2169)
     """
-    _check.choice("variant", variant, VARIANTS)
+    check_setting("variant", variant)
     excess = _excess(embeddings)
     if variant == "h2q":
         return _mean_over_rows(log_cosh(excess + 1) - 1)
@@ -61,9 +60,7 @@ def quantization_cauchy(embeddings: torch.Tensor, gamma: float = 10.0) -> torch.
     >>> quantization_cauchy(torch.tensor([[2.0, -2.0], [1.0, 0.0]])).round(decimals=4)
     tensor(0.0144)
     """
-    gamma = _check.number("gamma", gamma)
-    if gamma <= 0:
-        _check.refuse(f"gamma must be above zero; got {gamma}.")
+    gamma = check_setting("gamma", gamma)
     unit = directions(rows_of_floats("embeddings", embeddings))
     bits = unit.shape[1]
     distance = bits * (1 - unit.abs().sum(dim=1) / math.sqrt(bits)) / 2
@@ -106,7 +103,7 @@ class HSWD(torch.nn.Module):
 
     def __init__(self, weight: float = 0.1, seed: int | None = None) -> None:
         super().__init__()
-        self.weight = weight_of("weight", weight)
+        self.weight = check_weight("weight", weight)
         self.seed = None if seed is None else _check.whole("seed", seed, 0)
         self.register_buffer("step", torch.zeros((), dtype=torch.long))
 
@@ -122,14 +119,6 @@ class HSWD(torch.nn.Module):
 
     def extra_repr(self) -> str:
         return f"weight={self.weight}, seed={self.seed}"
-
-
-def weight_of(name: str, value: Any) -> float:
-    """The weight of a term: a number that is not negative."""
-    found = _check.number(name, value)
-    if found < 0:
-        _check.refuse(f"{name} must not be negative; got {found}.")
-    return found
 
 
 def log_cosh(x: torch.Tensor) -> torch.Tensor:
@@ -151,5 +140,5 @@ def _excess(embeddings: torch.Tensor) -> torch.Tensor:
     return torch.where(z > 0, z, -z) - 1
 
 
-def _mean_over_rows(each: torch.Tensor) -> torch.Tensor:
-    return each.sum() / max(len(each), 1)
+def _mean_over_rows(values: torch.Tensor) -> torch.Tensor:
+    return values.sum() / max(len(values), 1)

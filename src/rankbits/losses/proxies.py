@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from rankbits import _check
-from rankbits.losses import penalties
 from rankbits.losses.histogram import full_precision, outside_graphs, rows_of_floats
+from rankbits.losses.penalties import directions, quantization_l2
 from rankbits.losses.relation import relate
+from rankbits.losses.settings import LossModule, check_setting
 
 DISTANCES = {
     12: (12, 8, 6, 6, 4, 4, 4, 3, 2, 2),
@@ -73,21 +74,67 @@ def products(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return _Products.apply(x, y)
 
 
-def mean_where(counted: torch.Tensor, each: torch.Tensor) -> torch.Tensor:
-    """The mean of ``each`` where ``counted``; 0, with gradient 0, where nothing is."""
-    return torch.where(counted, each, 0).sum() / counted.sum().clamp(min=1)
+def mean_where(counted: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """The mean of ``values`` where ``counted``; 0, with gradient 0, where nothing is."""
+    return torch.where(counted, values, 0).sum() / counted.sum().clamp(min=1)
 
 
-class HyP2(torch.nn.Module):
+@outside_graphs
+def hyp2_loss(
+    embeddings: torch.Tensor,
+    labels: Any,
+    proxies: torch.Tensor,
+    delta: float,
+    *,
+    beta: float = 1.25,
+    penalty: float = 0.0,
+    variant: str = "original",
+) -> torch.Tensor:
     """HyP2: mean of -cos(z, P) over own labels, plus mean of max(0, cos(z, P) - delta) over others,
-    plus beta times the mean of max(0, c - delta) over dissimilar pairs of rows.
+    plus beta times the mean of max(0, c - delta) over dissimilar pairs of rows -> scalar.
 
-    ``proxies`` P (classes, bits) are a parameter: give it to the optimiser (H2Q: at 1e-3, the model
-    at 1e-5). ``labels`` are (M,) in 0 .. classes - 1 or multi-hot (M, classes). Pairs are those of
-    rows with more than one label each, as the authors have it: none where every row has one.
-    ``beta`` is 1.25 (NUS-WIDE .75); delta is ``margin(bits, classes)`` or given. ``penalty`` weighs
-    |z - sgn z|^2 and puts tanh z for z (H2Q: .01; the authors have none). ``variant="h2q"``: all
-    dissimilar pairs of the batch, and tanh P for P.
+    ``proxies`` P (classes, bits). ``labels`` are (M,) in 0 .. classes - 1 or multi-hot
+    (M, classes). Pairs are those of rows with more than one label each, as the authors have it:
+    none where every row has one. ``beta`` is 1.25 (NUS-WIDE .75), delta is ``margin(bits,
+    classes)``. ``penalty`` weighs |z - sgn z|^2 and puts tanh z for z (H2Q: .01; the authors have
+    none). ``variant="h2q"``: all dissimilar pairs of the batch, and tanh P for P.
+
+    >>> hyp2_loss(torch.eye(2, 16), torch.tensor([0, 1]), torch.eye(2, 16), margin(16, 2))
+    tensor(0.)
+    """
+    classes, bits = proxies.shape
+    delta, beta = check_setting("delta", delta), check_setting("beta", beta)
+    penalty, variant = check_setting("penalty", penalty), check_setting("variant", variant)
+    z = rows_of_floats("embeddings", embeddings, bits)
+    own = one_hot(labels, len(z), classes, z.device)
+    with full_precision(z):
+        z = torch.tanh(z) if penalty else z
+        proxies = proxies.to(z.dtype)
+        proxies = torch.tanh(proxies) if variant == "h2q" else proxies
+        unit = directions(z)
+        c = products(unit, directions(proxies))
+        loss = mean_where(own, -c) + mean_where(~own, torch.relu(c - delta))
+        if beta:
+            apart = torch.relu(products(unit, unit) - delta)
+            loss = loss + beta * mean_where(_dissimilar(own, variant), apart)
+        return loss + penalty * quantization_l2(z) if penalty else loss
+
+
+def _dissimilar(own: torch.Tensor, variant: str) -> torch.Tensor:
+    """(M, M): the pairs to keep apart."""
+    dissimilar = relate(
+        len(own), len(own), own.device, labels=own, database_labels=None, affinity=None,
+        graded=False, same=True, self_rows=None,
+    ).grades(0, len(own)) == 0  # fmt: skip
+    if variant == "original":
+        several = own.sum(dim=1) > 1
+        dissimilar &= several[:, None] & several
+    return dissimilar
+
+
+class HyP2(LossModule):
+    """``hyp2_loss`` with its settings and its ``proxies`` (classes, bits), a parameter: give it to
+    the optimiser (H2Q: at 1e-3, the model at 1e-5). delta is ``margin(bits, classes)`` or given.
 
     >>> loss = HyP2(bits=16, classes=10)
     >>> loss(loss.proxies[:3].detach(), torch.tensor([0, 1, 2])) < 0
@@ -104,62 +151,30 @@ class HyP2(torch.nn.Module):
         penalty: float = 0.0,
         variant: str = "original",
     ) -> None:
-        super().__init__()
-        self.bits = _check.whole("bits", bits, 1)
-        self.classes = _check.whole("classes", classes, 1)
-        self.beta = penalties.weight_of("beta", beta)
-        self.delta = margin_or(delta, bits, classes)
-        self.penalty = penalties.weight_of("penalty", penalty)
-        self.variant = _check.choice("variant", variant, penalties.VARIANTS)
-        self.proxies = torch.nn.Parameter(torch.empty(self.classes, self.bits))
+        super().__init__(
+            bits=bits, classes=classes, beta=beta, delta=margin_or(delta, bits, classes),
+            penalty=penalty, variant=variant,
+        )  # fmt: skip
+        self.proxies = torch.nn.Parameter(torch.empty(classes, bits))
         torch.nn.init.kaiming_normal_(self.proxies, mode="fan_out")
 
     @outside_graphs
-    def forward(self, embeddings: torch.Tensor, labels: Any) -> torch.Tensor:
-        z = rows_of_floats("embeddings", embeddings, self.bits)
-        own = one_hot(labels, len(z), self.classes, z.device)
-        with full_precision(z):
-            z = torch.tanh(z) if self.penalty else z
-            proxies = self.proxies.to(z.dtype)
-            proxies = torch.tanh(proxies) if self.variant == "h2q" else proxies
-            unit = penalties.directions(z)
-            c = products(unit, penalties.directions(proxies))
-            loss = mean_where(own, -c) + mean_where(~own, torch.relu(c - self.delta))
-            if self.beta:
-                apart = torch.relu(products(unit, unit) - self.delta)
-                loss = loss + self.beta * mean_where(self._dissimilar(own), apart)
-            if self.penalty:
-                loss = loss + self.penalty * penalties.quantization_l2(z)
-            return loss
-
-    def _dissimilar(self, own: torch.Tensor) -> torch.Tensor:
-        """(M, M): the pairs to keep apart."""
-        found = relate(
-            len(own), len(own), own.device, labels=own, database_labels=None, affinity=None,
-            graded=False, same=True, self_rows=None,
-        ).grades(0, len(own)) == 0  # fmt: skip
-        if self.variant == "original":
-            several = own.sum(dim=1) > 1
-            found &= several[:, None] & several
-        return found
-
-    def extra_repr(self) -> str:
-        names = ("bits", "classes", "beta", "delta", "penalty", "variant")
-        return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+    def forward(self, embeddings: torch.Tensor, labels: Any) -> torch.Tensor:  # type: ignore[override]
+        settings = {n: v for n, v in self.settings.items() if n not in ("bits", "classes")}
+        return hyp2_loss(embeddings, labels, self.proxies, **settings)
 
 
 def one_hot(labels: Any, rows: int, classes: int, device: torch.device) -> torch.Tensor:
     """Labels as bool (rows, classes)."""
-    found = torch.as_tensor(labels, device=device)
-    _check.same_length("labels", len(found) if found.ndim else 0, "its embeddings", rows)
-    if found.ndim == 1:
-        columns = torch.arange(classes, device=device)
-        own = found[:, None] == columns
+    known = torch.as_tensor(labels, device=device)
+    _check.same_length("labels", len(known) if known.ndim else 0, "its embeddings", rows)
+    if known.ndim == 1:
+        own = known[:, None] == torch.arange(classes, device=device)
         if not bool(own.any(dim=1).all()):
             _check.refuse(f"labels must be whole numbers from 0 to {classes - 1}; some are not.")
         return own
-    if found.shape != (rows, classes):
+    if known.shape != (rows, classes):
         _check.refuse(
-            f"labels must have shape ({rows},) or ({rows}, {classes}); got {tuple(found.shape)}."
+            f"labels must have shape ({rows},) or ({rows}, {classes}); got {tuple(known.shape)}."
         )
-    return found > 0
+    return known > 0

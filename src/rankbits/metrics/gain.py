@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rankbits import _check
-from rankbits.metrics.ties import levels, share, undefined_without_relevant
+from rankbits.metrics.ties import cut_levels, divide, mark_undefined
 from rankbits.types import Ranking
 
 
@@ -21,13 +21,13 @@ def dcg(
     array([0.8155])
     """
     _check.ties(ties)
-    worth = _gains(ranking, gain)
-    level = levels(ranking, None if k is None else _check.cutoff(k))
+    worth = _compute_gains(ranking, gain)
+    level = cut_levels(ranking, None if k is None else _check.cutoff(k))
     reach = (level.N + level.r).astype(np.int64)  # the last place of a level within the cutoff
     start = np.minimum(level.N.astype(np.int64), reach)
-    total = _cumulative_discount(int(reach.max(initial=0)))
+    total = _sum_discounts(int(reach.max(initial=0)))
     if ties == "mean":
-        per_item = share(ranking.counts @ worth, level.n)
+        per_item = divide(ranking.counts @ worth, level.n)
         values = (per_item * (total[reach] - total[start])).sum(axis=1)
     else:
         grades = np.arange(len(worth))[:: -1 if ties == "best" else 1]
@@ -36,7 +36,7 @@ def dcg(
             stop = np.minimum(start + ranking.counts[:, :, grade], reach)
             values += worth[grade] * (total[stop] - total[start]).sum(axis=1)
             start = stop
-    return undefined_without_relevant(ranking, values)
+    return mark_undefined(ranking, values)
 
 
 def ndcg(
@@ -48,29 +48,29 @@ def ndcg(
     >>> ndcg(rank([[1, 2]], [[2, 1]]))
     array([1.])
     """
-    return dcg(ranking, k, ties, gain) / _ideal(ranking, k, gain)
+    return dcg(ranking, k, ties, gain) / _compute_ideal(ranking, k, gain)
 
 
-def _ideal(ranking: Ranking, k: int | None, gain: str) -> np.ndarray:
-    worth = _gains(ranking, gain)
+def _compute_ideal(ranking: Ranking, k: int | None, gain: str) -> np.ndarray:
+    worth = _compute_gains(ranking, gain)
     falling = ranking.by_grade[:, ::-1].astype(np.int64)
     stop = np.cumsum(falling, axis=1)
     if k is not None:
         stop = np.minimum(stop, k)
-    total = _cumulative_discount(int(stop.max(initial=0)))
+    total = _sum_discounts(int(stop.max(initial=0)))
     start = np.concatenate([np.zeros((len(stop), 1), np.int64), stop[:, :-1]], axis=1)
     values = (total[stop] - total[start]) @ worth[::-1]
     return np.where(values > 0, values, np.nan)
 
 
-def _gains(ranking: Ranking, gain: str) -> np.ndarray:
+def _compute_gains(ranking: Ranking, gain: str) -> np.ndarray:
     grades = np.arange(ranking.counts.shape[2], dtype=np.float64)
     return (
         np.exp2(grades) - 1 if _check.choice("gain", gain, ("exp2", "linear")) == "exp2" else grades
     )
 
 
-def _cumulative_discount(places: int) -> np.ndarray:
+def _sum_discounts(places: int) -> np.ndarray:
     """(places + 1,): the sum of 1/log2(1 + t) over t = 1 .. m, for each m."""
     discount = 1.0 / np.log2(np.arange(2, places + 2, dtype=np.float64))
     total = np.zeros(places + 1)

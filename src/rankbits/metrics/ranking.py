@@ -21,41 +21,38 @@ def rank(distances: Any, relevance: Any, *, exclude_self: bool = False) -> Ranki
     array([[[1, 1],
             [0, 1]]])
     """
-    found = _check.finite("distances", _check.matrix("distances", distances))
+    distances = _check.finite("distances", _check.matrix("distances", distances))
     grades = _check.grades("relevance", relevance)
-    if grades.shape != found.shape:
+    if grades.shape != distances.shape:
         _check.refuse(
-            f"relevance must have the shape of distances, {found.shape}; got {grades.shape}."
+            f"relevance must have the shape of distances, {distances.shape}; got {grades.shape}."
         )
-    _check.not_empty("database", found.shape[1])
+    _check.not_empty("database", distances.shape[1])
     if exclude_self:
-        _check.square(*found.shape)
-        rest = ~np.eye(len(found), dtype=bool)
-        found, grades = (a[rest].reshape(len(a), -1) for a in (found, grades))
-        _check.not_empty("database without the query", found.shape[1])
-    order = np.argsort(found, axis=1)
-    return _counted(
-        np.take_along_axis(found, order, axis=1), np.take_along_axis(grades, order, axis=1)
-    )
+        _check.square(*distances.shape)
+        rest = ~np.eye(len(distances), dtype=bool)
+        distances, grades = (a[rest].reshape(len(a), -1) for a in (distances, grades))
+        _check.not_empty("database without the query", distances.shape[1])
+    order = np.argsort(distances, axis=1)
+    return _count_levels(*(np.take_along_axis(a, order, axis=1) for a in (distances, grades)))
 
 
 def rank_keys(keys: np.ndarray) -> Ranking:
     """Rank by sorted whole keys, int64 (Q, N): 256 x distance + grade, each row in order.
 
-    Numbers sort faster than an order of them is found: this is ``rank`` for distances that are
+    Sorting numbers is faster than finding their order: this is ``rank`` for distances that are
     whole numbers below 2^54.
 
     >>> rank_keys(np.sort([[256 * 5 + 1, 256 * 5 + 0, 256 * 9 + 1]])).counts
     array([[[1, 1],
             [0, 1]]])
     """
-    return _counted(keys >> 8, keys & 255)
+    return _count_levels(keys >> 8, keys & 255)
 
 
 def rank_runs(keys: np.ndarray) -> Ranking:
-    """``compact(rank_keys(keys))``, without its work where no tie holds two grades.
-
-    Then the ranking is known by where the grade changes, and most of it never leaves one byte.
+    """``compact(rank_keys(keys))``, faster where no tie holds two grades: then only the places
+    where the grade changes are counted.
 
     >>> rank_runs(np.sort([[256 * 5 + 1, 256 * 6 + 1, 256 * 9 + 0]])).counts
     array([[[0, 2],
@@ -78,26 +75,26 @@ def rank_runs(keys: np.ndarray) -> Ranking:
     return Ranking(counts)
 
 
-def _counted(found: np.ndarray, grades: np.ndarray) -> Ranking:
-    """Counts of each query's levels, from distances in order and the grades beside them."""
-    queries, most = len(found), int(grades.max(initial=1)) + 1
-    level = np.zeros(found.shape, np.int64)
-    np.cumsum(found[:, 1:] != found[:, :-1], axis=1, out=level[:, 1:])
+def _count_levels(distances: np.ndarray, grades: np.ndarray) -> Ranking:
+    """Count each query's levels, from distances in order and the grades beside them."""
+    queries, most = len(distances), int(grades.max(initial=1)) + 1
+    level = np.zeros(distances.shape, np.int64)
+    np.cumsum(distances[:, 1:] != distances[:, :-1], axis=1, out=level[:, 1:])
     levels = int(level.max(initial=0)) + 1
 
     row = np.arange(queries)[:, None]
     cell = ((row * levels + level) * most + grades).reshape(-1)
     counts = np.bincount(cell, minlength=queries * levels * most)
     at_level = np.full((queries, levels), np.nan)
-    at_level[row, level] = found
+    at_level[row, level] = distances
     return Ranking(counts.reshape(queries, levels, most), at_level)
 
 
 def compact(ranking: Ranking) -> Ranking:
-    """The same ranking in fewer levels: neighbouring levels of one and the same grade are joined.
+    """Join neighbouring levels that hold one and the same grade.
 
-    No metric of positions can tell: whatever their order, the sequence of grades is the same. A
-    ranking without ties thus shrinks to the runs of its grades. Distances are not kept.
+    No metric of positions changes, for the sequence of grades stays the same. A ranking without
+    ties shrinks to the runs of its grades. Distances are not kept.
 
     >>> compact(rank([[1, 2, 3, 4]], [[1, 1, 0, 0]])).counts
     array([[[0, 2],
@@ -145,19 +142,19 @@ def rank_codes(
         _check.square(len(query_codes), len(database_codes))
         if query_codes != database_codes:
             _check.refuse("exclude_self needs the database to be the queries themselves.")
-        own = _own_grades(query_labels, relevance, len(query_codes))
+        own = _find_own_grades(query_labels, relevance, len(query_codes))
         counts[np.arange(len(counts)), 0, own] -= 1
     return Ranking(counts)
 
 
-def _own_grades(labels: Any, relevance: Any, rows: int) -> np.ndarray:
+def _find_own_grades(labels: Any, relevance: Any, rows: int) -> np.ndarray:
     """The grade of each item for itself: what ``exclude_self`` takes away at distance 0."""
     if not isinstance(relevance, str):
         if hasattr(relevance, "tocsr"):
             return relevance.tocsr().diagonal().astype(np.int64)
         return np.diagonal(_check.grades("relevance", relevance)).astype(np.int64)
-    found = _check.labels("query_labels", labels, rows, names=True)
-    if found.ndim == 1:
+    checked = _check.labels("query_labels", labels, rows, names=True)
+    if checked.ndim == 1:
         return np.ones(rows, np.int64)
-    own = found.sum(axis=1)
+    own = checked.sum(axis=1)
     return np.minimum(own, 1) if relevance == "any" else own

@@ -1,4 +1,4 @@
-"""The arithmetic of ties: what a level holds, how much a cutoff admits, exact sums over it."""
+"""How a tie is counted: what a level holds, how much of it a cutoff admits, sums over it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Levels:
     r: np.ndarray
 
 
-def levels(ranking: Ranking, k: Any = None) -> Levels:
-    """The levels under a cutoff: one number, one for each query (Q,), or None for all."""
+def cut_levels(ranking: Ranking, k: Any = None) -> Levels:
+    """Cut a ranking into its levels; ``k``: one cutoff, one for each query (Q,), or None."""
     n = ranking.items.astype(np.float64)
     p = ranking.positives.astype(np.float64)
     N, P = np.cumsum(n, axis=1) - n, np.cumsum(p, axis=1) - p
@@ -34,21 +34,22 @@ def levels(ranking: Ranking, k: Any = None) -> Levels:
     return Levels(n, p, N, P, r)
 
 
-def retrieved(level: Levels, ties: str) -> np.ndarray:
-    """(Q,) relevant items within the cutoff: expected, most or fewest over the orders of ties."""
+def count_retrieved(level: Levels, ties: str) -> np.ndarray:
+    """Count relevant items within the cutoff, (Q,): the mean, most or fewest over tie orders."""
     if ties == "mean":
-        return (level.r * share(level.p, level.n)).sum(axis=1)
+        return (level.r * divide(level.p, level.n)).sum(axis=1)
     if ties == "best":
         return np.minimum(level.p, level.r).sum(axis=1)
     return np.maximum(level.r - (level.n - level.p), 0).sum(axis=1)
 
 
-def share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """part / whole, and 0 where the whole is nothing."""
+def divide(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """part / whole, and 0 where the whole is 0."""
     return np.divide(part, whole, out=np.zeros(np.shape(part)), where=whole != 0)
 
 
-def undefined_without_relevant(ranking: Ranking, values: np.ndarray) -> np.ndarray:
+def mark_undefined(ranking: Ranking, values: np.ndarray) -> np.ndarray:
+    """Put nan where a query has nothing relevant."""
     return np.where(ranking.relevant > 0, values, np.nan)
 
 
@@ -56,7 +57,7 @@ _SMALL = 32  # up to here the harmonic numbers come from a table, beyond from th
 _TABLE = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, _SMALL + 1))])
 
 
-def harmonic_between(start: np.ndarray, count: np.ndarray) -> np.ndarray:
+def sum_harmonic(start: np.ndarray, count: np.ndarray) -> np.ndarray:
     """1/(start + 1) + ... + 1/(start + count), to full relative precision.
 
     Not H(start + count) - H(start): late in a long ranking that difference keeps few digits. With
@@ -66,7 +67,7 @@ def harmonic_between(start: np.ndarray, count: np.ndarray) -> np.ndarray:
 
     and the difference of the logarithms is one log1p.
 
-    >>> harmonic_between(np.array([0.0, 9.0]), np.array([2.0, 1.0])).round(15)
+    >>> sum_harmonic(np.array([0.0, 9.0]), np.array([2.0, 1.0])).round(15)
     array([1.5, 0.1])
     """
     start, count = np.broadcast_arrays(np.asarray(start, float), np.asarray(count, float))

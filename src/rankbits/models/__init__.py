@@ -1,6 +1,13 @@
 """Networks that make embeddings: heads, backbones, and their published weights."""
 
-from rankbits.models.backbones import BACKBONES, Embedder, backbone, embedder, groups, head_of
+from rankbits.models.backbones import (
+    BACKBONES,
+    Embedder,
+    find_head,
+    group_parameters,
+    make_backbone,
+    make_embedder,
+)
 from rankbits.models.classic import Classic
 from rankbits.models.convolution import SmallConv
 from rankbits.models.efficientnet import EfficientNetLite
@@ -10,7 +17,7 @@ from rankbits.models.resnet import ResNet50
 from rankbits.models.weights import (
     PUBLISHED,
     Converted,
-    convert,
+    convert_weights,
     load_published,
     load_weights,
     weights_path,
@@ -30,12 +37,12 @@ __all__ = [
     "Pixels",
     "ResNet50",
     "SmallConv",
-    "backbone",
-    "convert",
-    "embedder",
-    "groups",
-    "head_of",
+    "convert_weights",
+    "find_head",
+    "group_parameters",
     "load_published",
     "load_weights",
+    "make_backbone",
+    "make_embedder",
     "weights_path",
 ]

@@ -1,4 +1,4 @@
-"""Networks by name: a backbone makes features, an embedder puts a head on it."""
+"""Make networks by name: a backbone makes features, an embedder is a backbone with a head."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import nn
 from rankbits import _check
 from rankbits.models.classic import LAYERS, Classic
 from rankbits.models.convolution import SmallConv
-from rankbits.models.heads import MLP, EmbeddingHead, Features, HashHead, share_dropped
+from rankbits.models.heads import MLP, EmbeddingHead, Features, HashHead, check_dropout
 from rankbits.models.pixels import IMAGENET, Pixels
 from rankbits.models.weights import PUBLISHED, load_published, load_weights
 
@@ -23,7 +23,7 @@ BACKBONES = ("linear", "mlp", "conv", *PUBLISHED)
 ELSEWHERE = {"torchvision": "pip install 'rankbits[vision]'", "timm": "pip install timm"}
 
 
-def backbone(
+def make_backbone(
     name: str,
     weights: str | os.PathLike[str] | None = None,
     channels: int = 3,
@@ -32,36 +32,36 @@ def backbone(
     features: int = 256,
     **options: Any,
 ) -> nn.Module:
-    """A network that makes features, ``.features`` of them for each input.
+    """Make a network that makes features, ``.features`` of them for each input.
 
     "linear" (features as they are) and "mlp" take (M, ``inputs``) rows; "conv", "resnet50",
     "alexnet", "vgg16", "efficientnet-lite0" to 2, "torchvision:NAME" and "timm:NAME" take images,
-    (M, channels, H, W) RGB in [0, 1], and scale them as their weights want it. ``weights`` is None
-    (random), "imagenet" (converted beforehand, see ``convert``; from their own sources for the
-    last two) or a file. ``features`` says how many numbers "mlp" and "conv" make; the others have
-    their own. ``options`` go to the network.
+    (M, channels, H, W) RGB in [0, 1], and scale them as their weights need it. ``weights`` is None
+    (random), "imagenet" (see ``convert_weights``; torchvision and timm have their own) or a file.
+    ``features`` says how many numbers "mlp" and "conv" make; the others have their own.
+    ``options`` go to the network.
 
-    >>> backbone("conv", channels=1, features=64).features
+    >>> make_backbone("conv", channels=1, features=64).features
     64
     """
-    made: nn.Module
+    network: nn.Module
     if name in ("linear", "mlp"):
         if inputs is None:
             _check.refuse(f"The backbone '{name}' needs inputs, the number of columns of a row.")
         own = {"inputs": inputs} if name == "linear" else {"inputs": inputs, "out": features}
-        made = _made(Features if name == "linear" else MLP, name, own, options)
+        network = _build(Features if name == "linear" else MLP, name, own, options)
     elif name == "conv":
-        made = _made(SmallConv, name, {"channels": channels, "out": features}, options)
+        network = _build(SmallConv, name, {"channels": channels, "out": features}, options)
     elif name in PUBLISHED:
-        _three(name, channels)
+        _check_channels(name, channels)
         if name in LAYERS:
-            made = _made(Classic, name, {"name": name}, options)
+            network = _build(Classic, name, {"name": name}, options)
         else:
-            made = _made(PUBLISHED[name].build, name, {}, options)
+            network = _build(PUBLISHED[name].build, name, {}, options)
     elif ":" in str(name) and str(name).split(":")[0] in ELSEWHERE:
-        _three(name, channels)
+        _check_channels(name, channels)
         library, _, theirs = name.partition(":")
-        return _elsewhere(library, theirs, weights, options)
+        return _build_elsewhere(library, theirs, weights, options)
     else:
         known = (*BACKBONES, "torchvision:NAME", "timm:NAME")
         _check.refuse(
@@ -69,33 +69,33 @@ def backbone(
             f"{_check.nearest(str(name), BACKBONES)}."
         )
     if weights is None:
-        return made
+        return network
     new = ("top.",) if name in LAYERS else ()
     if str(weights) != "imagenet":
-        return load_weights(made, weights, new=new)
+        return load_weights(network, weights, new=new)
     if name not in PUBLISHED:
         _check.refuse(f"The backbone '{name}' has no published weights; got weights='imagenet'.")
-    return load_published(name, made, new=new)
+    return load_published(name, network, new=new)
 
 
 class Embedder(nn.Module):
     """A backbone and a head: inputs -> (M, out) floats.
 
-    >>> embedder("linear", 16, inputs=64)(torch.rand(2, 64)).shape
+    >>> make_embedder("linear", 16, inputs=64)(torch.rand(2, 64)).shape
     torch.Size([2, 16])
     """
 
     def __init__(self, backbone: nn.Module, head: nn.Module, dropout: float = 0.0) -> None:
         super().__init__()
         self.backbone, self.head = backbone, head
-        self.dropout = nn.Dropout(dropout) if share_dropped(dropout) else nn.Identity()
+        self.dropout = nn.Dropout(dropout) if check_dropout(dropout) else nn.Identity()
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.head(self.dropout(self.backbone(inputs)))
-        return found
+        outputs: torch.Tensor = self.head(self.dropout(self.backbone(inputs)))
+        return outputs
 
 
-def embedder(
+def make_embedder(
     name: str | nn.Module,
     out: int,
     head: str = "hash",
@@ -104,58 +104,62 @@ def embedder(
     dropout: float = 0.0,
     **options: Any,
 ) -> Embedder:
-    """``backbone(name, …)``, or a module with ``.features``, under a new head of ``out`` numbers.
+    """Put a new head of ``out`` numbers on ``make_backbone(name, …)`` or on a module that has
+    ``.features``.
 
-    "hash": :class:`HashHead`, "embedding": :class:`EmbeddingHead`. ``dropout`` of the backbone's
-    numbers are dropped in training; an "mlp" drops as many before each of its own layers.
+    "hash": :class:`HashHead`, "embedding": :class:`EmbeddingHead`. ``dropout`` is the share of the
+    backbone's numbers that is dropped in training; an "mlp" drops it before each of its layers.
     """
     if name == "mlp":
         options["dropout"] = dropout
     layer = HEADS[_check.choice("head", head, tuple(HEADS))]
-    below = name if isinstance(name, nn.Module) else backbone(name, weights, channels, **options)
-    made = getattr(below, "features", None)
-    if not isinstance(made, int):
+    backbone: Any = name
+    if not isinstance(name, nn.Module):
+        backbone = make_backbone(name, weights, channels, **options)
+    features = getattr(backbone, "features", None)
+    if not isinstance(features, int):
         _check.refuse("A backbone must say how many numbers it makes in .features, a whole number.")
-    return Embedder(below, layer(made, out), dropout)
+    return Embedder(backbone, layer(features, out), dropout)
 
 
-def head_of(model: nn.Module) -> nn.Module | None:
-    """The layer that makes the outputs: ``model.head``, or the last child that has parameters."""
-    named = getattr(model, "head", None)
-    if isinstance(named, nn.Module):
-        return named
+def find_head(model: nn.Module) -> nn.Module | None:
+    """Find the layer that makes the outputs: ``model.head``, or the last child with parameters."""
+    head = getattr(model, "head", None)
+    if isinstance(head, nn.Module):
+        return head
     children = [c for c in model.children() if any(True for _ in c.parameters())]
     return children[-1] if len(children) > 1 else None
 
 
-def groups(
+def group_parameters(
     model: nn.Module, lr: float, head_multiple: float = 1.0, backbone_multiple: float = 1.0
 ) -> list[dict[str, Any]]:
-    """Parameter groups for an optimiser: the head and the backbone, each with its own rate.
+    """Group parameters for an optimiser: the head and the backbone, each with its own rate.
 
     FastAP and H2Q train the new layer at 10 times the rate (``head_multiple=10``), TALR the
     pretrained ones at .1 or .01 of it (``backbone_multiple``). Frozen parameters are left out. A
-    model without a head (``head_of``) is one group at ``lr``.
+    model without a head (``find_head``) is one group at ``lr``.
 
-    >>> [(g["name"], g["lr"]) for g in groups(embedder("mlp", 8, inputs=4), 1e-3, 10)]
+    >>> model = make_embedder("mlp", 8, inputs=4)
+    >>> [(group["name"], group["lr"]) for group in group_parameters(model, 1e-3, 10)]
     [('backbone', 0.001), ('head', 0.01)]
     """
-    for said, value in (("lr", lr), ("head_multiple", head_multiple),
-                        ("backbone_multiple", backbone_multiple)):  # fmt: skip
-        if _check.number(said, value) <= 0:
-            _check.refuse(f"{said} must be greater than 0; got {value!r}.")
-    head = head_of(model)
-    last = {id(p) for p in head.parameters()} if head is not None else set()
-    found = [p for p in model.parameters() if p.requires_grad]
+    rates = {"lr": lr, "head_multiple": head_multiple, "backbone_multiple": backbone_multiple}
+    for name, value in rates.items():
+        if _check.number(name, value) <= 0:
+            _check.refuse(f"{name} must be greater than 0; got {value!r}.")
+    head = find_head(model)
+    of_head = {id(p) for p in head.parameters()} if head is not None else set()
+    learned = [p for p in model.parameters() if p.requires_grad]
     parts = [
-        ("backbone" if last else "model", [p for p in found if id(p) not in last],
-         backbone_multiple if last else 1.0),
-        ("head", [p for p in found if id(p) in last], head_multiple),
+        ("backbone" if of_head else "model", [p for p in learned if id(p) not in of_head],
+         backbone_multiple if of_head else 1.0),
+        ("head", [p for p in learned if id(p) in of_head], head_multiple),
     ]  # fmt: skip
-    return [{"name": said, "params": its, "lr": lr * by} for said, its, by in parts if its]
+    return [{"name": name, "params": own, "lr": lr * by} for name, own, by in parts if own]
 
 
-def _made(
+def _build(
     build: Callable[..., nn.Module], name: str, own: dict[str, Any], options: dict[str, Any]
 ) -> nn.Module:
     known = [n for n in inspect.signature(build).parameters if n not in own]
@@ -169,7 +173,7 @@ def _made(
     return build(**{**own, **options})
 
 
-def _three(name: str, channels: int) -> None:
+def _check_channels(name: str, channels: int) -> None:
     if channels not in (1, 3):
         _check.refuse(
             f"'{name}' takes images of 3 channels, or 1 that is repeated; got {channels!r}."
@@ -177,31 +181,31 @@ def _three(name: str, channels: int) -> None:
 
 
 class _Scaled(nn.Module):
-    """Someone else's network behind the scaling that its weights want."""
+    """A network of another library, behind the scaling that its weights need."""
 
     def __init__(self, pixels: Pixels, network: nn.Module, features: int) -> None:
         super().__init__()
         self.pixels, self.network, self.features = pixels, network, features
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.network(self.pixels(images))
-        return found
+        outputs: torch.Tensor = self.network(self.pixels(images))
+        return outputs
 
 
-def _elsewhere(
+def _build_elsewhere(
     library: str, name: str, weights: str | os.PathLike[str] | None, options: dict[str, Any]
 ) -> nn.Module:
     try:
-        found = importlib.import_module(library)
+        module = importlib.import_module(library)
     except ImportError:
         _check.refuse(f"'{library}:{name}' needs {library}: {ELSEWHERE[library]}.")
     theirs = str(weights) == "imagenet"
     try:
         if library == "timm":
-            network = found.create_model(name, pretrained=theirs, num_classes=0, **options)
+            network = module.create_model(name, pretrained=theirs, num_classes=0, **options)
         else:
             weight = "DEFAULT" if theirs else None
-            network = found.models.get_model(name, weights=weight, **options)
+            network = module.models.get_model(name, weights=weight, **options)
     except (ValueError, KeyError, RuntimeError) as error:
         _check.refuse(f"{library} does not make a network '{name}': {str(error).strip()[:200]}.")
     if library == "timm":
@@ -209,12 +213,12 @@ def _elsewhere(
         pixels = Pixels(scale.get("mean", IMAGENET[0]), scale.get("std", IMAGENET[1]))
     else:
         features, pixels = _behead(network, name), Pixels(*IMAGENET)
-    made = _Scaled(pixels, network, int(features))
-    return made if weights is None or theirs else load_weights(made, weights)
+    scaled = _Scaled(pixels, network, int(features))
+    return scaled if weights is None or theirs else load_weights(scaled, weights)
 
 
 def _behead(network: nn.Module, name: str) -> int:
-    """Put an identity where the last linear layer stood; returns what it was given."""
+    """Put an identity in place of the last linear layer; returns the number of its inputs."""
     last = [place for place, part in network.named_modules() if isinstance(part, nn.Linear)]
     if not last:
         _check.refuse(f"torchvision's '{name}' does not end in a linear layer.")

@@ -1,7 +1,7 @@
 """AlexNet and VGG-16: the convolutions of the hashing papers' networks, under a new top.
 
-Layers are numbered as in torchvision. Only the weights of the convolutions can be had without it,
-so what stands above them starts anew; ``torchvision:alexnet`` has the original top.
+Layers are numbered as in torchvision. Without it, only the weights of the convolutions can be had,
+so the layers above them start anew; ``torchvision:alexnet`` has the original top.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from rankbits import _check
-from rankbits.models.heads import share_dropped
+from rankbits.models.heads import check_dropout
 from rankbits.models.pixels import IMAGENET, Pixels
 
 # (channels, kernel, stride, padding) of a convolution, (kernel, stride) of a pooling
@@ -45,7 +45,7 @@ class Classic(nn.Module):
         super().__init__()
         _check.choice("name", name, tuple(LAYERS))
         _check.choice("top", top, ("average", "full"))
-        share_dropped(dropout)
+        check_dropout(dropout)
         self.pixels = Pixels(*IMAGENET, side=64 if name == "alexnet" else 32)
         layers: list[nn.Module] = []
         before = 3
@@ -65,5 +65,5 @@ class Classic(nn.Module):
                 self.top.extend([nn.Dropout(dropout), nn.Linear(inputs, FULL), nn.ReLU()])
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.top(self.convolutions(self.pixels(images)))
-        return found
+        features: torch.Tensor = self.top(self.convolutions(self.pixels(images)))
+        return features

@@ -15,7 +15,7 @@ class SmallConv(nn.Module):
     """(M, channels, H, W) in [0, 1] -> (M, out): four blocks of convolution, norm, ReLU, pooling.
 
     The customary network for Omniglot's 28 x 28 drawings, good for anything from 16 to 64 pixels:
-    each block halves the image, what remains is averaged. Widths are ``width``, twice and four
+    each block halves the image, and the rest is averaged. Widths are ``width``, twice and four
     times that, and ``out``. ``norm="group"`` makes an output independent of the rest of its batch
     in training as well.
 
@@ -39,16 +39,17 @@ class SmallConv(nn.Module):
         ):
             blocks += [
                 nn.Conv2d(before, after, 3, padding=1, bias=False),
-                nn.BatchNorm2d(after) if norm == "batch" else nn.GroupNorm(_groups(after), after),
+                nn.BatchNorm2d(after) if norm == "batch" else nn.GroupNorm(_divide(after), after),
                 nn.ReLU(),
                 nn.MaxPool2d(2),
             ]
         self.blocks = nn.Sequential(*blocks)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.blocks(self.pixels(images))
-        return found.mean((2, 3))
+        maps: torch.Tensor = self.blocks(self.pixels(images))
+        return maps.mean((2, 3))
 
 
-def _groups(width: int) -> int:
+def _divide(width: int) -> int:
+    """The number of groups of a group norm: at most 8, and a divisor of the width."""
     return next(count for count in (8, 4, 2, 1) if width % count == 0)

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from rankbits import _check
-from rankbits.models.folding import normed
+from rankbits.models.folding import convolve_normed
 from rankbits.models.pixels import Pixels
 
 # (how often, kernel, stride, expansion, channels out) of lite0
@@ -52,7 +52,7 @@ class EfficientNetLite(nn.Module):
         self.stem = ConvNorm(3, STEM, 3, stride=2)
         blocks, before = [], STEM
         for stage, (repeats, kernel, stride, expansion, channels) in enumerate(STAGES):
-            after = _rounded(channels * width)
+            after = _round_to_eight(channels * width)
             if 0 < stage < len(STAGES) - 1:
                 repeats = math.ceil(repeats * depth)
             for step in range(repeats):
@@ -62,8 +62,8 @@ class EfficientNetLite(nn.Module):
         self.head = ConvNorm(before, HEAD, 1)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.head(self.blocks(self.stem(self.pixels(images))))
-        return found.mean((2, 3))
+        maps: torch.Tensor = self.head(self.blocks(self.stem(self.pixels(images))))
+        return maps.mean((2, 3))
 
 
 class Block(nn.Module):
@@ -78,8 +78,8 @@ class Block(nn.Module):
         self.skip = stride == 1 and before == after
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.project(self.depthwise(self.expand(x)))
-        return found + x if self.skip else found
+        outputs: torch.Tensor = self.project(self.depthwise(self.expand(x)))
+        return outputs + x if self.skip else outputs
 
 
 class ConvNorm(nn.Module):
@@ -100,8 +100,8 @@ class ConvNorm(nn.Module):
         self.active = active
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        found = normed(self.conv, self.norm, x)
-        return functional.relu6(found) if self.active else found
+        outputs = convolve_normed(self.conv, self.norm, x)
+        return functional.relu6(outputs) if self.active else outputs
 
 
 class SameConv(nn.Conv2d):
@@ -120,7 +120,7 @@ class SameConv(nn.Conv2d):
         return functional.conv2d(x, weight, bias, stride, before, 1, self.groups)
 
 
-def _rounded(channels: float) -> int:
+def _round_to_eight(channels: float) -> int:
     """The nearest multiple of 8, but never more than a tenth below."""
-    found = max(8, int(channels + 4) // 8 * 8)
-    return found + 8 if found < 0.9 * channels else found
+    nearest = max(8, int(channels + 4) // 8 * 8)
+    return nearest + 8 if nearest < 0.9 * channels else nearest

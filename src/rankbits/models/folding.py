@@ -1,4 +1,4 @@
-"""A convolution with its batch norm: two modules to learn by, one pass to embed by."""
+"""A convolution with its batch norm: two modules in training, one pass when embedding."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import torch
 from torch import nn
 
 
-def normed(conv: nn.Conv2d, norm: nn.BatchNorm2d, x: torch.Tensor) -> torch.Tensor:
-    """``norm(conv(x))``; where nothing is learned, on a CPU, as one convolution.
+def convolve_normed(conv: nn.Conv2d, norm: nn.BatchNorm2d, x: torch.Tensor) -> torch.Tensor:
+    """Compute ``norm(conv(x))``: on a CPU, where nothing is learned, as one convolution.
 
-    A processor spends an embedding's time on passing over activations, and the norm is a pass: its
-    scale and shift are multiplied into the weights instead, where those are fewer (they are not for
-    the last stages of a single image). The result is the same but for rounding. Modules that have
-    hooks are not fused, so that their hooks run.
+    On a CPU most of the time goes into passing over activations, and the norm is such a pass. Its
+    scale and shift are multiplied into the weights instead, where there are fewer weights than
+    activations (not in the last stages of a single image). The result is the same but for rounding.
+    Modules that have hooks are not fused, so that their hooks run.
 
     >>> conv, norm = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4).eval()
     >>> x = torch.rand(2, 3, 8, 8)
     >>> with torch.no_grad():
-    ...     torch.allclose(normed(conv, norm, x), norm(conv(x)), atol=1e-6)
+    ...     torch.allclose(convolve_normed(conv, norm, x), norm(conv(x)), atol=1e-6)
     True
     """
     learned = norm.training or torch.is_grad_enabled()
@@ -26,8 +26,8 @@ def normed(conv: nn.Conv2d, norm: nn.BatchNorm2d, x: torch.Tensor) -> torch.Tens
     hooked = any(m._forward_hooks or m._forward_pre_hooks for m in (conv, norm))
     plain = learned or hooked or not few or x.device.type != "cpu"
     if plain or mean is None or variance is None:
-        found: torch.Tensor = norm(conv(x))
-        return found
+        outputs: torch.Tensor = norm(conv(x))
+        return outputs
     scale = norm.weight * (variance + norm.eps).rsqrt()
     shift = norm.bias - mean * scale
     if conv.bias is not None:

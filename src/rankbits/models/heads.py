@@ -1,4 +1,4 @@
-"""The last layer: features of a backbone to the numbers that are compared."""
+"""The last layer, which turns features into the numbers that are compared, and small networks."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class EmbeddingHead(nn.Linear):
         super().__init__(_check.whole("features", features, 1), _check.whole("dim", dim, 1))
 
 
-def share_dropped(dropout: float) -> float:
-    """``dropout``, or one sentence why it is no share."""
+def check_dropout(dropout: float) -> float:
+    """Return ``dropout``; refuse what is not a share."""
     if not 0 <= _check.number("dropout", dropout) < 1:
         _check.refuse(f"dropout must be at least 0 and less than 1; got {dropout!r}.")
     return dropout
@@ -58,7 +58,7 @@ class MLP(nn.Sequential):
     def __init__(
         self, inputs: int, out: int, hidden: Sequence[int] = (256,), dropout: float = 0.0
     ) -> None:
-        share_dropped(dropout)
+        check_dropout(dropout)
         widths = [_check.whole("inputs", inputs, 1)]
         widths += [_check.whole("hidden", width, 1) for width in hidden]
         widths += [_check.whole("out", out, 1)]
@@ -72,7 +72,7 @@ class MLP(nn.Sequential):
 
 
 class Features(nn.Module):
-    """Features as they come, (M, inputs) -> the same: the backbone of linear hash functions.
+    """Give features back as they come, (M, inputs): the backbone of linear hash functions.
 
     >>> Features(8)(torch.ones(2, 8)).shape
     torch.Size([2, 8])

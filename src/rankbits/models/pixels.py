@@ -1,4 +1,4 @@
-"""Images on their way into a network: each backbone holds the scaling its weights were made for."""
+"""The scaling of images: each backbone has the one that its weights were trained with."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Pixels(nn.Module):
     """(M, C, H, W) RGB in [0, 1] -> (x - mean) / std, in BGR where ``reverse``.
 
     ``mean`` and ``std`` are in the order of the result. Grey images (C = 1) are repeated for each
-    of the network's colours. Whole numbers (0 to 255) are refused, for nothing else would tell
-    that the scale is wrong.
+    of the network's colours. Whole numbers (0 to 255) are refused: their scale would be wrong
+    without a sign of it.
 
     >>> Pixels((0.5,), (0.5,))(torch.ones(1, 1, 2, 2)).unique()
     tensor([1.])
@@ -51,7 +51,7 @@ class Pixels(nn.Module):
         images = images.expand(-1, colours, -1, -1)
         if self.reverse:
             images = images.flip(1)
-        found = (images - self.mean) / self.std
-        # a processor's convolutions are faster where the colours of a pixel lie together
-        cpu = found.device.type == "cpu"
-        return found.contiguous(memory_format=torch.channels_last) if cpu else found
+        scaled = (images - self.mean) / self.std
+        # on a CPU convolutions are faster where the colours of a pixel lie together
+        cpu = scaled.device.type == "cpu"
+        return scaled.contiguous(memory_format=torch.channels_last) if cpu else scaled

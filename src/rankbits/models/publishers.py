@@ -1,8 +1,8 @@
-"""Weights in their publishers' own files, read as data and renamed to the layers of this room.
+"""Read weights in their publishers' own files, and rename them to the layers of this room.
 
 EfficientNet-lite: a ``.pth`` of tensors. ResNet-50: ``model.json`` and shards of tensorflow.js.
-AlexNet and VGG-16: a pickle of nested dictionaries of arrays, read by an unpickler that knows three
-names and calls none of them: arrays are made from the bytes it collects.
+AlexNet and VGG-16: a pickle of nested dictionaries of arrays, read by an unpickler that accepts
+three names and calls none of them: arrays are made from the bytes it collects.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ EPSILON = 1e-3
 State = dict[str, np.ndarray]
 
 
-def members(source: Path, wanted: str) -> dict[str, bytes]:
+def read_members(source: Path, wanted: str) -> dict[str, bytes]:
     """Read the files whose names match ``wanted``: from a folder, from an archive (wheel, zip, tar,
     tgz) or from the one archive in a folder that holds them; or ``source`` itself, if it matches.
     Nothing is extracted to disk."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
 
     def keep(path: str, size: int, read: Any) -> None:
         name = path.rsplit("/", 1)[-1]
         if not re.fullmatch(wanted, name):
             return
-        if name in found:
+        if name in contents:
             _check.refuse(f"{source} holds {name} twice.")
         if size > LARGEST:
             _check.refuse(f"{name} in {source} is larger than any weights known here.")
-        found[name] = read()
+        contents[name] = read()
 
     try:
         if source.is_dir():
             for path in sorted(p for p in source.rglob("*") if p.is_file()):
                 keep(path.as_posix(), path.stat().st_size, path.read_bytes)
-            found = found or _members_of_archives(source, wanted)
+            contents = contents or _read_archives(source, wanted)
         elif not source.is_file():
             _check.refuse(f"{source} does not exist.")
         elif re.fullmatch(wanted, source.name):
@@ -67,17 +67,17 @@ def members(source: Path, wanted: str) -> dict[str, bytes]:
                         keep(part.name, part.size, lambda p=part: tar.extractfile(p).read())  # type: ignore[union-attr]
     except (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile):
         _check.refuse(f"{source} is truncated, damaged or not a package of weights.")
-    return found
+    return contents
 
 
-def _members_of_archives(folder: Path, wanted: str) -> dict[str, bytes]:
-    """What ``members`` reads from the one archive in a folder that holds files it wants; nothing
-    where no archive does."""
+def _read_archives(folder: Path, wanted: str) -> dict[str, bytes]:
+    """Read the files from the one archive in a folder that holds them; none where no archive
+    does."""
     holding: dict[str, dict[str, bytes]] = {}
     refusals = []
     for path in sorted(p for p in folder.iterdir() if p.is_file() and p.suffix in ARCHIVES):
         try:
-            held = members(path, wanted)
+            held = read_members(path, wanted)
         except _check.Refusal as refusal:  # a folder of downloads may hold anything
             refusals.append(refusal)
             continue
@@ -93,12 +93,12 @@ def _members_of_archives(folder: Path, wanted: str) -> dict[str, bytes]:
     return next(iter(holding.values()), {})
 
 
-def efficientnet(name: str, source: Path) -> State:
-    found = members(source, rf"{name}.*\.pth")
-    if len(found) != 1:
-        _check.refuse(f"{source} must hold one file {name}-….pth; it holds {len(found)}.")
+def read_efficientnet(name: str, source: Path) -> State:
+    files = read_members(source, rf"{name}.*\.pth")
+    if len(files) != 1:
+        _check.refuse(f"{source} must hold one file {name}-….pth; it holds {len(files)}.")
     renamed = {}
-    for key, value in tensors(io.BytesIO(*found.values()), str(source)).items():
+    for key, value in read_tensors(io.BytesIO(*files.values()), str(source)).items():
         key = re.sub(r"^_conv_stem\.", "stem.conv.", key)
         key = re.sub(r"^_conv_head\.", "head.conv.", key)
         key = re.sub(r"^_bn0\.", "stem.norm.", re.sub(r"^_bn1\.", "head.norm.", key))
@@ -110,29 +110,29 @@ def efficientnet(name: str, source: Path) -> State:
     return renamed
 
 
-def tensors(file: Any, source: str) -> dict[str, torch.Tensor]:
-    """The tensors of a ``.pth``: torch's own reader of tensors only, which runs nothing."""
+def read_tensors(file: Any, source: str) -> dict[str, torch.Tensor]:
+    """Read the tensors of a ``.pth`` by torch's own reader of tensors only, which runs nothing."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a pickle protocol it may not know: then it raises
-            found = torch.load(file, map_location="cpu", weights_only=True)
+            state = torch.load(file, map_location="cpu", weights_only=True)
     except (RuntimeError, ValueError, EOFError, KeyError, OSError, pickle.UnpicklingError):
         _check.refuse(f"{source} is truncated, damaged or not a file of tensors only.")
-    if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
-        found = found["state_dict"]
-    if not isinstance(found, dict) or not all(
-        isinstance(k, str) and isinstance(v, torch.Tensor) for k, v in found.items()
+    if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
+        state = state["state_dict"]
+    if not isinstance(state, dict) or not all(
+        isinstance(k, str) and isinstance(v, torch.Tensor) for k, v in state.items()
     ):
         _check.refuse(f"{source} must hold tensors by name.")
-    return found
+    return state
 
 
-def resnet50(name: str, source: Path) -> State:
+def read_resnet50(name: str, source: Path) -> State:
     folder = source.parent if source.is_file() and source.name == "model.json" else source
-    found = members(folder, r"model\.json|group\d+-shard\d+of\d+(\.bin)?")
-    if "model.json" not in found:
+    files = read_members(folder, r"model\.json|group\d+-shard\d+of\d+(\.bin)?")
+    if "model.json" not in files:
         _check.refuse(f"{source} must hold model.json and its shards; there is no model.json.")
-    arrays = _shards(found, source)
+    arrays = _read_shards(files, source)
     parts = {"2a": "reduce", "2b": "spatial", "2c": "expand", "1": "shortcut"}
     kinds = {
         "kernel": "conv.weight", "bias": "conv.bias", "gamma": "norm.weight", "beta": "norm.bias",
@@ -159,19 +159,19 @@ def resnet50(name: str, source: Path) -> State:
     return renamed
 
 
-def _shards(found: dict[str, bytes], source: Path) -> State:
+def _read_shards(files: dict[str, bytes], source: Path) -> State:
     arrays: State = {}
     try:
-        model = json.loads(found["model.json"])
+        model = json.loads(files["model.json"])
         for layer in model["modelTopology"]["model_config"]["config"]["layers"]:
             epsilon = layer["config"].get("epsilon", EPSILON)
             if layer["class_name"] == "BatchNormalization" and epsilon != EPSILON:
                 _check.refuse(f"{source}: batch norm must have epsilon {EPSILON}; got {epsilon}.")
         for group in model["weightsManifest"]:
-            missing = [path for path in group["paths"] if path not in found]
+            missing = [path for path in group["paths"] if path not in files]
             if missing:
                 _check.refuse(f"{source} lacks the shard {missing[0]}.")
-            data, start = b"".join(found[path] for path in group["paths"]), 0
+            data, start = b"".join(files[path] for path in group["paths"]), 0
             for entry in group["weights"]:
                 if entry["dtype"] != "float32" or "quantization" in entry:
                     _check.refuse(f"{source}: '{entry['name']}' must be plain float32.")
@@ -188,12 +188,12 @@ def _shards(found: dict[str, bytes], source: Path) -> State:
     return arrays
 
 
-def classic(name: str, source: Path) -> State:
-    found = members(source, rf"{name}\.ckpt")
-    if len(found) != 1:
-        _check.refuse(f"{source} must hold one file {name}.ckpt; it holds {len(found)}.")
+def read_classic(name: str, source: Path) -> State:
+    files = read_members(source, rf"{name}\.ckpt")
+    if len(files) != 1:
+        _check.refuse(f"{source} must hold one file {name}.ckpt; it holds {len(files)}.")
     try:
-        tree = _ArraysOnly(io.BytesIO(*found.values())).load()
+        tree = _ArraysOnly(io.BytesIO(*files.values())).load()
         layers = next(v for k, v in tree.items() if k.lower() == f"{name}_0")
         kernels = [layers[f"Conv_{i}"] for i in range(len(layers))]
         pairs = [(layer["kernel"].array(), layer["bias"].array()) for layer in kernels]
@@ -215,10 +215,10 @@ def classic(name: str, source: Path) -> State:
 
 
 class _Stand:
-    """What the unpickler makes of an array or a dtype: the arguments and the state, kept."""
+    """What the unpickler makes of an array or a dtype: it keeps the arguments and the state."""
 
-    def __init__(self, *given: Any) -> None:
-        self.given = given
+    def __init__(self, *arguments: Any) -> None:
+        self.arguments = arguments
         self.state: Any = None
 
     def __setstate__(self, state: Any) -> None:
@@ -226,7 +226,7 @@ class _Stand:
 
     def array(self) -> np.ndarray:
         _, shape, dtype, columns_first, data = self.state
-        if dtype.given[0] != "f4" or dtype.state[1] != "<" or not isinstance(data, bytes):
+        if dtype.arguments[0] != "f4" or dtype.state[1] != "<" or not isinstance(data, bytes):
             raise ValueError("float32 only")
         flat = np.frombuffer(data, "<f4")
         return flat.reshape(shape, order="F" if columns_first else "C")

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from rankbits import _check
-from rankbits.models.folding import normed
+from rankbits.models.folding import convolve_normed
 from rankbits.models.pixels import Pixels
 
 DEPTHS = (3, 4, 6, 3)
@@ -48,11 +48,11 @@ class ResNet50(nn.Module):
             self.stages.append(nn.Sequential(*blocks))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        found = functional.relu(self.stem(self.pixels(images)))
-        found = functional.max_pool2d(found, 3, stride=2, padding=1)
+        maps = functional.relu(self.stem(self.pixels(images)))
+        maps = functional.max_pool2d(maps, 3, stride=2, padding=1)
         for stage in self.stages:
-            found = stage(found)
-        return found.mean((2, 3))
+            maps = stage(maps)
+        return maps.mean((2, 3))
 
 
 class Bottleneck(nn.Module):
@@ -64,9 +64,9 @@ class Bottleneck(nn.Module):
         self.shortcut = ConvNorm(before, 4 * width, 1, stride=stride) if widen else nn.Identity()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        found = functional.relu(self.reduce(x))
-        found = functional.relu(self.spatial(found))
-        return functional.relu(self.expand(found) + self.shortcut(x))
+        inner = functional.relu(self.reduce(x))
+        inner = functional.relu(self.spatial(inner))
+        return functional.relu(self.expand(inner) + self.shortcut(x))
 
 
 class ConvNorm(nn.Module):
@@ -76,4 +76,4 @@ class ConvNorm(nn.Module):
         self.norm = nn.BatchNorm2d(after, eps=1e-3, momentum=0.01)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return normed(self.conv, self.norm, x)
+        return convolve_normed(self.conv, self.norm, x)

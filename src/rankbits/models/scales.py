@@ -1,4 +1,4 @@
-"""A network that looks at an image twice, at two sizes."""
+"""A network that reads an image at two sizes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.nn.functional import interpolate, normalize
 class TwoScales(nn.Module):
     """The mean of a network's features of an image and of a smaller copy of it, each of length 1.
 
-    Details are seen at the first size and the whole at the second, which is nearer to what the
+    The first size shows details; the second shows the whole, and is nearer to the size that the
     network was trained on.
 
     >>> class Mean(nn.Module):

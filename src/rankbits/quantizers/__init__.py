@@ -2,10 +2,10 @@
 
 from rankbits.quantizers.affine import Quantizer
 from rankbits.quantizers.discriminant import SupervisedProjection
-from rankbits.quantizers.files import load
 from rankbits.quantizers.householder import H2Q
-from rankbits.quantizers.named import METHODS, make_quantizer
+from rankbits.quantizers.named import METHODS, load, make_quantizer
 from rankbits.quantizers.projection import Projection
+from rankbits.quantizers.reconstruction import Reconstruction
 from rankbits.quantizers.rotations import ITQ, RandomRotation, Sign
 from rankbits.quantizers.supervised import SupervisedRotation
 
@@ -16,6 +16,7 @@ __all__ = [
     "Projection",
     "Quantizer",
     "RandomRotation",
+    "Reconstruction",
     "Sign",
     "SupervisedProjection",
     "SupervisedRotation",

@@ -13,10 +13,10 @@ import torch
 
 from rankbits import _check
 from rankbits.quantizers import rows
-from rankbits.types import Codes, pack
+from rankbits.quantizers.files import save, write_onnx
+from rankbits.types import Codes, Questions, pack
 
 Self = TypeVar("Self", bound="Quantizer")
-LEARNED = ("weight_", "offset_", "rotation_")
 
 
 class Quantizer(abc.ABC):
@@ -35,6 +35,7 @@ class Quantizer(abc.ABC):
     offset_: torch.Tensor
     rotation_: torch.Tensor
     objective_: float
+    asks_with = "codes"  # or "questions": what an index makes of inputs that are searched for
 
     @abc.abstractmethod
     def _fit(self, embeddings: Any, labels: Any) -> None:
@@ -138,6 +139,12 @@ class Quantizer(abc.ABC):
                 packed[start:stop] = np.packbits(self._map(part).numpy() > 0, axis=1)
         return Codes(packed, self.bits_, self.fingerprint)
 
+    def ask(self, embeddings: Any) -> Questions:
+        """(n, dim) -> ``Questions``, queries that keep the floats of ``transform``: searched for,
+        they find more than their bits do. One row, (dim,), gives one question."""
+        outputs = _check.array("embeddings", self.transform(embeddings))
+        return Questions(outputs, fingerprint=self.fingerprint)
+
     @property
     def fingerprint(self) -> str:
         """16 hexadecimal digits that say which bits are made: a digest of the affine map."""
@@ -206,14 +213,10 @@ class Quantizer(abc.ABC):
     def to_onnx(self, path: str | os.PathLike[str]) -> None:
         """Write an ONNX model: ``embeddings`` (n, dim) -> ``bits`` (n, bits) uint8 0 and 1, and
         ``outputs``, the floats they are signs of (needs the package onnx)."""
-        from rankbits.quantizers.files import write_onnx
-
         self._fitted()
         write_onnx(self.weight_, self.offset_, path)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to one file (safetensors), whole or not at all; ``rb.load`` reads it back."""
-        from rankbits.quantizers.files import save
-
         self._fitted()
         save(self, path)

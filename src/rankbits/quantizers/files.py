@@ -1,4 +1,4 @@
-"""Quantizers in files: safetensors with options as JSON, and ONNX. Nothing loaded can run."""
+"""Quantizers written to files: safetensors with options as JSON, and ONNX."""
 
 from __future__ import annotations
 
@@ -10,18 +10,13 @@ from typing import Any
 import torch
 
 from rankbits import _check
-from rankbits._files import read_arrays, write_arrays, write_whole
-from rankbits.quantizers.affine import LEARNED, Quantizer
+from rankbits._files import write_arrays, write_whole
+
+LEARNED = ("weight_", "offset_", "rotation_", "atoms_", "centre_")
 
 
-def _known() -> dict[str, type[Quantizer]]:
-    from rankbits import quantizers
-
-    named = (getattr(quantizers, name) for name in quantizers.__all__)
-    return {c.__name__: c for c in named if isinstance(c, type) and c is not Quantizer}
-
-
-def save(quantizer: Quantizer, path: str | os.PathLike[str]) -> None:
+def save(quantizer: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted quantizer to one file; ``named.load`` reads it back."""
     arrays = {
         name: getattr(quantizer, name).numpy() for name in LEARNED if hasattr(quantizer, name)
     }
@@ -36,37 +31,6 @@ def save(quantizer: Quantizer, path: str | os.PathLike[str]) -> None:
 def _plain_number(value: Any) -> Any:
     """Numbers of numpy, which JSON does not know, as Python's."""
     return value.item()
-
-
-def load(path: str | os.PathLike[str]) -> Quantizer:
-    """Read what a quantizer's ``save`` wrote.
-
-    >>> import tempfile
-    >>> from rankbits import Sign
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     Sign().fit(torch.eye(4)).save(f"{folder}/q")
-    ...     load(f"{folder}/q")
-    Sign()
-    """
-    facts, arrays = read_arrays(path, "quantizer")
-    known = _known()
-    if facts.get("class") not in known or not {"weight_", "offset_"} <= set(arrays):
-        _check.refuse(f"{path} holds no quantizer that this version knows.")
-    try:
-        options: dict[str, Any] = json.loads(facts["options"])
-        objective = json.loads(facts["objective"])
-    except (KeyError, ValueError):
-        _check.refuse(f"{path} is damaged: its options cannot be read.")
-    made = known[facts["class"]]()
-    # options of another version say how it was fitted there; its bits are in the arrays
-    known_options = {name: options[name] for name in made.options() if name in options}
-    made.set_params(**{n: tuple(v) if isinstance(v, list) else v for n, v in known_options.items()})
-    for name in LEARNED:
-        if name in arrays:
-            setattr(made, name, torch.from_numpy(arrays[name]))
-    if objective is not None:
-        made.objective_ = objective
-    return made
 
 
 def write_onnx(weight: torch.Tensor, offset: torch.Tensor, path: str | os.PathLike[str]) -> None:

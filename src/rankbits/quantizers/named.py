@@ -1,16 +1,32 @@
-"""A quantizer by its name, for embeddings of a width."""
+"""A quantizer by its name, for embeddings of a width, or from the file that names its class."""
 
 from __future__ import annotations
 
+import json
+import os
+from typing import Any
+
+import torch
+
 from rankbits import _check
+from rankbits._files import read_arrays
 from rankbits.quantizers.affine import Quantizer
 from rankbits.quantizers.discriminant import SupervisedProjection
+from rankbits.quantizers.files import LEARNED
 from rankbits.quantizers.householder import H2Q
 from rankbits.quantizers.projection import Projection
+from rankbits.quantizers.reconstruction import Reconstruction
 from rankbits.quantizers.rotations import ITQ, RandomRotation, Sign
 from rankbits.quantizers.supervised import SupervisedRotation
 
-METHODS = ("auto", "sign", "random", "itq", "h2q", "supervised", "classes", "pca", "neighbours")
+KINDS: tuple[type[Quantizer], ...] = (
+    H2Q, ITQ, Projection, RandomRotation, Reconstruction, Sign, SupervisedProjection,
+    SupervisedRotation,
+)  # fmt: skip
+METHODS = (
+    "auto", "reconstruct", "pca", "neighbours", "sign", "random", "itq", "h2q", "supervised",
+    "classes",
+)  # fmt: skip
 
 
 def make_quantizer(method: str, bits: int | None, dim: int, labelled: bool, seed: int) -> Quantizer:
@@ -28,6 +44,8 @@ def make_quantizer(method: str, bits: int | None, dim: int, labelled: bool, seed
         method = "supervised" if labelled else "h2q" if bits == dim else "pca"
     if method in ("pca", "neighbours"):
         return Projection(bits, objective=method, seed=seed)
+    if method == "reconstruct":
+        return Reconstruction(bits, seed=seed)
     if method == "classes":
         return SupervisedProjection(bits, seed=seed)
     if method == "supervised":
@@ -41,3 +59,34 @@ def make_quantizer(method: str, bits: int | None, dim: int, labelled: bool, seed
         return Sign(bits)
     rotations = {"random": RandomRotation, "itq": ITQ, "h2q": H2Q}
     return rotations[method](bits, seed=seed)
+
+
+def load(path: str | os.PathLike[str]) -> Quantizer:
+    """Read what a quantizer's ``save`` wrote; nothing in the file can run.
+
+    >>> import tempfile
+    >>> from rankbits import Sign
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Sign().fit(torch.eye(4)).save(f"{folder}/q")
+    ...     load(f"{folder}/q")
+    Sign()
+    """
+    facts, arrays = read_arrays(path, "quantizer")
+    made_by = {kind.__name__: kind for kind in KINDS}
+    if facts.get("class") not in made_by or not {"weight_", "offset_"} <= set(arrays):
+        _check.refuse(f"{path} holds no quantizer that this version knows.")
+    try:
+        options: dict[str, Any] = json.loads(facts["options"])
+        objective = json.loads(facts["objective"])
+    except (KeyError, ValueError):
+        _check.refuse(f"{path} is damaged: its options cannot be read.")
+    quantizer = made_by[facts["class"]]()
+    # options of another version say how it was fitted there; its bits are in the arrays
+    kept = {name: options[name] for name in quantizer.options() if name in options}
+    quantizer.set_params(**{n: tuple(v) if isinstance(v, list) else v for n, v in kept.items()})
+    for name in LEARNED:
+        if name in arrays:
+            setattr(quantizer, name, torch.from_numpy(arrays[name]))
+    if objective is not None:
+        quantizer.objective_ = objective
+    return quantizer

@@ -6,6 +6,7 @@ open: machines that round differently find the same components.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -60,16 +61,22 @@ class Moments:
 def keep_directions(moments: Moments, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Mean (dim,) and the first min(bits, dim) principal directions as rows, in float64.
 
-    Refuses rows that vary in fewer directions than that.
+    Where rows vary in fewer directions than that, it warns and keeps those they vary in.
     """
     mean, directions = moments.principal()
     dim, rank = directions.shape
-    if rank < min(bits, dim):
+    if rank < 2 and bits > rank:
         _check.refuse(
-            f"embeddings vary in {rank} directions only, too few for {bits} bits "
-            "(constant or repeated columns)."
+            f"embeddings vary in {rank} direction{'' if rank == 1 else 's'} only, too few for "
+            f"{bits} bits: at least 2 are needed."
         )
-    return mean, directions[:, : min(bits, dim)].T
+    if rank < min(bits, dim):
+        warnings.warn(
+            f"embeddings vary in {rank:,} directions only, fewer than the {bits:,} bits wanted: "
+            "the bits are made as a tight frame of these directions.",
+            stacklevel=2,
+        )
+    return mean, directions[:, : min(bits, rank)].T
 
 
 def first_frame(bits: int, kept: int, draw: torch.Generator) -> torch.Tensor:

@@ -1,24 +1,24 @@
-"""Tables, drawings and one self-contained page of judged runs, codes and reports."""
+"""Tables, drawings and one self-contained page that compare runs, codes and reports."""
 
-from rankbits.report.comparison import Compared, Comparison, compare
+from rankbits.report.comparison import Comparison, Pair, compare
 from rankbits.report.cost import Cost
-from rankbits.report.entries import Entry, read
-from rankbits.report.groups import Group, grouped
-from rankbits.report.seen import Seen, look
-from rankbits.report.significance import Difference, difference, holm
+from rankbits.report.entries import Entry, read_entry
+from rankbits.report.groups import Group, group_entries
+from rankbits.report.significance import Difference, compare_paired, correct_by_holm
+from rankbits.report.statistics import Statistics, measure_codes
 
 __all__ = [
-    "Compared",
     "Comparison",
     "Cost",
     "Difference",
     "Entry",
     "Group",
-    "Seen",
+    "Pair",
+    "Statistics",
     "compare",
-    "difference",
-    "grouped",
-    "holm",
-    "look",
-    "read",
+    "compare_paired",
+    "correct_by_holm",
+    "group_entries",
+    "measure_codes",
+    "read_entry",
 ]

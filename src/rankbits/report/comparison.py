@@ -1,4 +1,4 @@
-"""Judged runs, codes and reports side by side: their figures, costs, and what is not known."""
+"""Runs, codes and reports side by side: their figures, costs, and what is not known."""
 
 from __future__ import annotations
 
@@ -9,24 +9,33 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rankbits import _check
 from rankbits._files import write_whole
-from rankbits.report import samples as sampled
-from rankbits.report import sheet, tables
-from rankbits.report.cost import Cost, cost
-from rankbits.report.entries import CUTOFFS, Entry, read
-from rankbits.report.groups import Group, grouped, same_queries
-from rankbits.report.seen import Seen, look
-from rankbits.report.significance import Difference, difference, holm
+from rankbits.report import page, tables
+from rankbits.report.cost import Cost, measure_cost
+from rankbits.report.entries import CUTOFFS, Entry, read_entry
+from rankbits.report.groups import Group, group_entries, have_same_queries
+from rankbits.report.samples import (
+    FindProtocol,
+    Sample,
+    choose_samples,
+    find_pictures,
+    read_pictures,
+)
+from rankbits.report.significance import Difference, compare_paired, correct_by_holm
+from rankbits.report.statistics import Statistics, measure_codes
 from rankbits.types import Figure
+from rankbits.types.evidence import SIDES
 
 MOST_PAIRS = 15  # past six methods each is compared with the best only
 BESIDE = ("precision@10", "recall@100", "hit@1", "precision within 2")
 
 
 @dataclass(frozen=True)
-class Compared:
-    """Two methods, the difference of their figures, and its p among all comparisons (Holm)."""
+class Pair:
+    """Two methods, the difference of their figures, and its p corrected by Holm."""
 
     first: str
     second: str
@@ -36,21 +45,20 @@ class Compared:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """All that a report shows. ``missing``: what it leaves out, and why, a sentence each."""
+    """All that a page shows. ``missing``: what it leaves out, and why, a sentence each."""
 
     groups: tuple[Group, ...]
     figure: str
-    differences: tuple[Compared, ...]
+    differences: tuple[Pair, ...]
     costs: tuple[Cost, ...]
-    seen: tuple[Seen | None, ...]
-    samples: tuple[sampled.Sample, ...]
+    statistics: tuple[Statistics | None, ...]
+    samples: tuple[Sample, ...]
     missing: tuple[str, ...]
 
     @property
     def headline(self) -> tuple[Figure, ...]:
         """The compared figure of each group."""
-        found = [g.figure(self.figure) for g in self.groups]
-        return tuple(f for f in found if f is not None)
+        return tuple(f for g in self.groups if (f := g.figure(self.figure)) is not None)
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -78,23 +86,23 @@ class Comparison:
         return f"Comparison({self.title})"
 
     def __str__(self) -> str:
-        return tables.text(self)
+        return tables.write_text(self)
 
     def to_markdown(self) -> str:
         """The tables as Markdown; the pictures are in the page only."""
-        return tables.markdown(self)
+        return tables.write_markdown(self)
 
     def to_html(self) -> str:
         """One self-contained page."""
-        return sheet.page(self)
+        return page.render_comparison(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write ``.html`` or ``.md``, whole or not at all."""
         suffix = Path(path).suffix.lower()
         if suffix not in (".html", ".htm", ".md"):
             _check.refuse(f"{path} must end in .html or .md; got '{suffix}'.")
-        made = self.to_markdown() + "\n" if suffix == ".md" else self.to_html()
-        write_whole(path, lambda file: file.write(made.encode()))
+        text = self.to_markdown() + "\n" if suffix == ".md" else self.to_html()
+        write_whole(path, lambda file: file.write(text.encode()))
 
 
 def compare(
@@ -104,105 +112,103 @@ def compare(
     k: Sequence[int] = CUTOFFS,
     relevance: str = "any",
     images: tuple[str | Path, str | Path] | None = None,
+    find_protocol: FindProtocol | None = None,
     many: int = 4,
     measure: bool = True,
     seed: int = 0,
 ) -> Comparison:
-    """Compare runs, codes and reports (see :func:`read`) -> ``Comparison``.
+    """Compare runs, codes and reports (see :func:`read_entry`) -> ``Comparison``.
 
-    ``figure`` is what methods are compared by; ``images`` are those of the queries and of the
-    database, in the order of the codes, where no run knows them; ``many`` queries are shown with
-    them. ``measure``: time a search. ``seed``: of the tests' draws.
+    ``figure`` is what methods are compared by; ``many`` queries are shown with their ``images``
+    and those of the database, both in the order of the codes; without ``images``,
+    ``find_protocol`` (that of ``rankbits.papers``) reads what a run was judged on. ``measure``:
+    time a search. ``seed``: of the random swaps.
 
     >>> import tempfile
-    >>> import numpy as np
     >>> import rankbits as rb
     >>> x, labels = np.random.default_rng(0).normal(size=(60, 8)), np.arange(60) % 3
     >>> x[:, :3] += 4 * np.eye(3)[labels]
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for name, rows in (("queries", slice(20)), ("database", slice(20, 60))):
     ...         rb.pack(x[rows] - 1).save(f"{folder}/{name}.npz", labels=labels[rows])
-    ...     found = compare([f"signs={folder}"], measure=False)
-    >>> found
+    ...     comparison = compare([f"signs={folder}"], measure=False)
+    >>> comparison
     Comparison(1 method, 20 queries x 40 database items)
-    >>> found.to_markdown().startswith("# 1 method")
+    >>> comparison.to_markdown().startswith("# 1 method")
     True
     """
     if not sources or isinstance(sources, (str, Path)):
         _check.refuse("Give a list of runs, reports or codes to compare; got none.")
-    entries = [s if isinstance(s, Entry) else read(s, k=k, relevance=relevance) for s in sources]
-    groups = grouped(entries)
-    for group in groups:
-        for entry in group.entries:
-            if figure not in entry.report.figures:
-                near = _check.nearest(figure, entry.report.figures)
-                _check.refuse(f"{entry.source} has no figure '{figure}'{near}.")
-    differences, words = _differences(groups, figure, seed)
-    shown, word = _samples(groups, images, many, figure)
-    seen = tuple(look(g.seen) if g.seen else None for g in groups)
-    missing = [*_unlike(groups), *words, *_left_out(groups, seen), *([word] if word else [])]
+    groups = group_entries(
+        [s if isinstance(s, Entry) else read_entry(s, k=k, relevance=relevance) for s in sources]
+    )
+    for entry in (e for group in groups for e in group.entries):
+        if figure not in entry.report.figures:
+            near = _check.nearest(figure, entry.report.figures)
+            _check.refuse(f"{entry.source} has no figure '{figure}'{near}.")
+    differences, untested = _test_differences(groups, figure, seed)
+    samples, without_samples = _choose_samples(groups, images, find_protocol, many, figure)
+    statistics = tuple(measure_codes(g.evidence) if g.evidence else None for g in groups)
+    missing = [*_warn_of_protocols(groups), *untested, *_list_missing(groups, statistics)]
     return Comparison(
-        tuple(groups), figure, differences, tuple(cost(g, measure=measure) for g in groups),
-        seen, shown, tuple(missing),
+        tuple(groups), figure, differences, tuple(measure_cost(g, measure=measure) for g in groups),
+        statistics, samples, (*missing, *without_samples),
     )  # fmt: skip
 
 
-def _differences(
+def _test_differences(
     groups: Sequence[Group], figure: str, seed: int
-) -> tuple[tuple[Compared, ...], list[str]]:
-    """Every pair of groups that answered the same queries; past 15 pairs each with the best."""
+) -> tuple[tuple[Pair, ...], list[str]]:
+    """Test every pair of groups that answered the same queries; past 15 pairs, each with the best.
+    Also a sentence for each pair that cannot be tested."""
     known = [g for g in groups if g.per_query(figure) is not None]
-    words = [
+    untested = [
         f"Differences to {g.name} are not tested: its figures of each query are not known, or its "
         "seeds answered different queries."
         for g in groups
         if g not in known and len(groups) > 1
     ]
-    ranked = sorted(known, key=lambda g: -_value(g, figure))
+    values = {g: f.value for g in known if (f := g.figure(figure)) is not None}
+    ranked = sorted(known, key=lambda g: -np.nan_to_num(values[g], nan=-1.0))
     pairs = list(combinations(ranked, 2))
     if len(pairs) > MOST_PAIRS:
         pairs = [(ranked[0], other) for other in ranked[1:]]
-    found = []
+    tested = []
     for one, other in pairs:
-        if same_queries(one.first, other.first, figure):
-            gap = difference(one.per_query(figure), other.per_query(figure), seed=seed)
-            found.append((one.name, other.name, gap))
+        if have_same_queries(one.first, other.first, figure):
+            gap = compare_paired(one.per_query(figure), other.per_query(figure), seed=seed)
+            tested.append((one.name, other.name, gap))
         else:
-            words.append(f"{one.name} and {other.name} answered different queries: not tested.")
-    corrected = holm([gap.p for *_, gap in found])
-    return tuple(Compared(*f, p) for f, p in zip(found, corrected, strict=True)), words
+            untested.append(f"{one.name} and {other.name} answered different queries: not tested.")
+    corrected = correct_by_holm([gap.p for *_, gap in tested])
+    return tuple(Pair(*names, p) for names, p in zip(tested, corrected, strict=True)), untested
 
 
-def _value(group: Group, figure: str) -> float:
-    found = group.figure(figure)
-    return found.value if found is not None and found.value == found.value else -1.0
-
-
-def _samples(
-    groups: Sequence[Group], images: Any, many: int, figure: str
-) -> tuple[tuple[sampled.Sample, ...], str]:
+def _choose_samples(
+    groups: Sequence[Group],
+    images: Any,
+    find_protocol: FindProtocol | None,
+    many: int,
+    figure: str,
+) -> tuple[tuple[Sample, ...], list[str]]:
+    """Sample queries, or a sentence that says why there are none."""
     if _check.whole("many", many, 0) == 0:
-        return (), ""
+        return (), []
+    pictures = None
     if images is not None:
-        pair = (sampled.read_pictures(images[0]), sampled.read_pictures(images[1]))
-        fitting = [g for g in groups if g.seen]
-        for side, name in ((0, "query"), (1, "database")):
-            for g in fitting:
-                assert g.seen is not None and g.seen.codes is not None
-                wanted = len(g.seen.codes[side])
-                _check.same_length(f"{name} images", len(pair[side]), "the codes", wanted)
-        found: Any = pair
-    else:
-        found, word = sampled.pictures_of(groups)
-        if found is None:
-            return (), f"Sample queries are left out: {word}."
+        pictures = (read_pictures(images[0]), read_pictures(images[1]))
+        for evidence in [g.evidence for g in groups if g.evidence]:
+            for name, own, codes in zip(SIDES, pictures, evidence.codes or (), strict=True):
+                _check.same_length(f"{name} images", len(own), "the codes", len(codes))
     try:
-        return sampled.samples(groups, found, many, figure), ""
+        return choose_samples(
+            groups, pictures or find_pictures(groups, find_protocol), many, figure
+        ), []
     except (_check.Refusal, OSError) as sentence:
-        return (), f"Sample queries are left out: {sentence}"
+        return (), [f"Sample queries are left out: {sentence}"]
 
 
-def _unlike(groups: Sequence[Group]) -> list[str]:
+def _warn_of_protocols(groups: Sequence[Group]) -> list[str]:
     """A warning where rankings were made in different ways: their figures mean different things."""
     ways: dict[str, list[str]] = {}
     for group in groups:
@@ -214,16 +220,16 @@ def _unlike(groups: Sequence[Group]) -> list[str]:
     return [f"Not all were ranked in the same way. {listed}"]
 
 
-def _left_out(groups: Sequence[Group], seen: Sequence[Seen | None]) -> list[str]:
-    """A sentence for each kind of picture that some group cannot have."""
-    words = []
-    blind = [g.name for g, s in zip(groups, seen, strict=True) if s is None]
-    if blind:
-        words.append(
+def _list_missing(groups: Sequence[Group], statistics: Sequence[Statistics | None]) -> list[str]:
+    """A sentence for each kind of drawing that some group cannot have."""
+    sentences = []
+    without_codes = [g.name for g, s in zip(groups, statistics, strict=True) if s is None]
+    if without_codes:
+        sentences.append(
             "Curves, distances and bits need the codes with their labels, which are not known of: "
-            f"{', '.join(blind)}."
+            f"{', '.join(without_codes)}."
         )
-    silent = [g.name for g in groups if not any(e.log for e in g.entries)]
-    if silent:
-        words.append(f"No learning curve (no log of training): {', '.join(silent)}.")
-    return words
+    without_log = [g.name for g in groups if not any(e.log for e in g.entries)]
+    if without_log:
+        sentences.append(f"No learning curve (no log of training): {', '.join(without_log)}.")
+    return sentences

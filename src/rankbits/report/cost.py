@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,8 +21,8 @@ NEAREST, ROUNDS, MOST_QUERIES = 10, 5, 1000
 class Cost:
     """What a method costs; None where a cost is not known.
 
-    ``bytes``: of an item. ``floats``: numbers an item had before. ``milliseconds`` a query:
-    the exact nearest ten, the median of five rounds on ``threads`` threads of this machine.
+    ``bytes``: of an item. ``floats``: numbers an item had before. ``milliseconds``: of a query for
+    its exact nearest ten, the median of five rounds on ``threads`` threads of this machine.
     """
 
     bytes: int | None
@@ -31,35 +33,34 @@ class Cost:
     steps: int | None
 
 
-def cost(group: Group, *, measure: bool = True) -> Cost:
-    """The cost of a group: the means over its seeds of what is known.
+def measure_cost(group: Group, *, measure: bool = True) -> Cost:
+    """What a group costs: the means over its seeds of what is known; ``measure``: time a search.
 
     >>> from rankbits.report import Entry
     >>> from rankbits.types import Report
-    >>> cost(Group("a", (Entry("a", "a.json", Report({}, "By hand.", 3, 9, bits=12)),))).bytes
+    >>> entry = Entry("a", "a.json", Report({}, "By hand.", 3, 9, bits=12))
+    >>> measure_cost(Group("a", (entry,))).bytes
     2
     """
-    evidence, known = group.seen, [e.seconds for e in group.entries if e.seconds]
-    steps = [
-        max((r["step"] for r in e.log if _whole(r.get("step"))), default=0) for e in group.entries
-    ]
-    searched = evidence.codes if evidence else None
+    seconds = [e.seconds for e in group.entries if e.seconds]
+    steps = [max((r["step"] for r in e.log if _has_step(r)), default=0) for e in group.entries]
+    codes = group.evidence.codes if group.evidence else None
     return Cost(
         bytes=None if group.bits is None else (group.bits + 7) // 8,
         floats=group.first.floats,
-        milliseconds=milliseconds(*searched) if measure and searched and all(searched) else None,
+        milliseconds=time_search(*codes) if measure and codes and all(codes) else None,
         threads=torch.get_num_threads(),
-        seconds=float(np.mean(known)) if len(known) == len(group.entries) else None,
+        seconds=float(np.mean(seconds)) if len(seconds) == len(group.entries) else None,
         steps=round(float(np.mean(steps))) if all(steps) else None,
     )
 
 
-def milliseconds(queries: Codes, database: Codes) -> float:
-    """Measure an exact search of the nearest ten, milliseconds a query.
+def time_search(queries: Codes, database: Codes) -> float:
+    """Measure an exact search for the nearest ten: milliseconds a query.
 
     >>> import rankbits as rb
     >>> codes = rb.pack(np.random.default_rng(0).normal(size=(50, 16)))
-    >>> 0 < milliseconds(codes, codes) < 1000
+    >>> 0 < time_search(codes, codes) < 1000
     True
     """
     asked, held = queries[:MOST_QUERIES], words(database)
@@ -73,5 +74,5 @@ def milliseconds(queries: Codes, database: Codes) -> float:
     return 1000 * float(np.median(rounds)) / len(asked)
 
 
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _has_step(row: Mapping[str, Any]) -> bool:
+    return isinstance(row.get("step"), int) and not isinstance(row["step"], bool)

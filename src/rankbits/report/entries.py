@@ -1,10 +1,10 @@
-"""An entry: one judged thing, read from whatever it left on disk."""
+"""Entries of a comparison: runs, codes and reports, read from disk."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,11 @@ CUTOFFS = (10, 100, 1000)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Entry:
-    """One judged thing: its ``report`` and, where they are known, the evidence behind it, the
-    settings it was trained with, its log and the seconds that took.
+    """A judged run or judged codes: the ``report`` and, where they are known, the evidence behind
+    it, the settings and the log of the training, and its seconds.
 
-    ``named``: the name was given, not guessed from a path. ``quantizer``: what made the bits.
+    ``named``: the user gave the name; otherwise it comes from a path. ``quantizer``: what made the
+    bits. ``floats``: how many numbers an item had before.
     """
 
     name: str
@@ -46,21 +47,21 @@ class Entry:
 
     def per_query(self, figure: str) -> Any:
         """(Q,) of a figure, or None where only its mean is known."""
-        found = self.report.per_query.get(figure)
-        return self.evidence.per_query.get(figure) if found is None and self.evidence else found
+        values = self.report.per_query.get(figure)
+        return self.evidence.per_query.get(figure) if values is None and self.evidence else values
 
     def __repr__(self) -> str:
         return f"Entry({self.name}: {self.report.title})"
 
 
-def read(
+def read_entry(
     source: str | Path, *, k: Sequence[int] = CUTOFFS, relevance: str = "any", radius: int = 2
 ) -> Entry:
-    """Read a judged thing -> ``Entry``. ``source`` may begin with ``NAME=``, and is
+    """Read a run, codes or a report -> ``Entry``. ``source`` may begin with ``NAME=``, and is
 
     - the folder of a run that ``rankbits train --judge`` judged;
-    - a folder with ``queries.npz`` and ``database.npz``, codes with labels, be it a run's or not;
-    - ``QUERIES.npz,DATABASE.npz``, such codes by their names;
+    - a folder with ``queries.npz`` and ``database.npz``, codes with labels;
+    - ``QUERIES.npz,DATABASE.npz``, two files of codes with labels;
     - a ``.json`` that ``rankbits evaluate --json`` printed.
 
     Codes are judged here, by the cutoffs ``k``, ``relevance`` and ``radius`` of ``rb.evaluate``;
@@ -72,7 +73,7 @@ def read(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for name in ("queries", "database"):
     ...         codes.save(f"{folder}/{name}.npz", labels=[7, 7, 3])
-    ...     read(f"mine={folder}", k=[1])
+    ...     read_entry(f"mine={folder}", k=[1])
     Entry(mine: 3 queries x 3 database items, 2 bits)
     """
     if not isinstance(source, (str, Path)):
@@ -81,18 +82,18 @@ def read(
             f"{type(source).__name__}."
         )
     text = str(source)
-    given, equals, rest = text.partition("=")
+    name, equals, rest = text.partition("=")
     if not equals or Path(text).exists():
-        given, rest = "", text
+        name, rest = "", text
     path = Path(rest)
     options: dict[str, Any] = {"k": tuple(k), "relevance": relevance, "radius": radius}
     if path.is_dir():
-        entry = _of_folder(path, options)
+        entry = _read_folder(path, options)
     elif path.suffix == ".json" and path.is_file():
-        entry = _of_report(path)
+        entry = _read_report(path)
     elif "," in rest and not path.exists():
         first, _, second = rest.partition(",")
-        entry = _of_codes(Path(first), Path(second), options)
+        entry = _judge_codes(Path(first), Path(second), options)
     elif path.exists():
         _check.refuse(
             f"{path} must be a run's folder, a report (.json) or two files of codes joined by a "
@@ -100,17 +101,15 @@ def read(
         )
     else:
         _check.refuse(f"{path} does not exist.")
-    if not given:
-        return entry
-    return Entry(**{**vars(entry), "name": given, "named": True})
+    return replace(entry, name=name, named=True) if name else entry
 
 
-def _of_report(path: Path) -> Entry:
+def _read_report(path: Path) -> Entry:
     name = path.parent.resolve().name if path.name == JUDGED else path.stem
     return Entry(name, str(path), Report.from_json(path.read_bytes(), str(path)))
 
 
-def _of_codes(queries: Path, database: Path, options: dict[str, Any]) -> Entry:
+def _judge_codes(queries: Path, database: Path, options: dict[str, Any]) -> Entry:
     sides = []
     for path in (queries, database):
         codes, columns = Codes.load_columns(path)
@@ -129,16 +128,16 @@ def _of_codes(queries: Path, database: Path, options: dict[str, Any]) -> Entry:
     return Entry(name, f"{queries},{database}", report, evidence)
 
 
-def _of_folder(folder: Path, options: dict[str, Any]) -> Entry:
+def _read_folder(folder: Path, options: dict[str, Any]) -> Entry:
     if (folder / JUDGED).is_file():
-        entry = _of_report(folder / JUDGED)
-        kept = folder / EVIDENCE
-        evidence = Evidence.load(kept) if kept.is_file() else None
+        entry = _read_report(folder / JUDGED)
+        path = folder / EVIDENCE
+        evidence = Evidence.load(path) if path.is_file() else None
         counts = {len(v) for v in evidence.per_query.values()} if evidence else set()
         if counts - {entry.report.queries}:
-            _check.refuse(f"{kept} is not of the same queries as {folder / JUDGED}.")
+            _check.refuse(f"{path} is not of the same queries as {folder / JUDGED}.")
     elif (folder / QUERIES).is_file() and (folder / DATABASE).is_file():
-        entry = _of_codes(folder / QUERIES, folder / DATABASE, options)
+        entry = _judge_codes(folder / QUERIES, folder / DATABASE, options)
         evidence = entry.evidence
     else:
         _check.refuse(
@@ -154,7 +153,7 @@ def _of_folder(folder: Path, options: dict[str, Any]) -> Entry:
             "settings": facts["config"],
             "class_names": tuple(map(str, facts["class_names"] or ())),
             "log": [row for row in read_log(folder) if isinstance(row, dict)],
-            "seconds": _seconds(folder),
+            "seconds": _read_seconds(folder),
             "floats": facts["config"].get("dim") or facts["config"].get("bits") or 64,
         }
     if (folder / QUANTIZER).is_file():
@@ -162,13 +161,13 @@ def _of_folder(folder: Path, options: dict[str, Any]) -> Entry:
     return Entry(folder.resolve().name, str(folder), entry.report, evidence, **about)
 
 
-def _seconds(folder: Path) -> float | None:
+def _read_seconds(folder: Path) -> float | None:
     """What training took, from the header of the checkpoint; None where it does not say."""
     for name in (CHECKPOINT, WEIGHTS):
         try:
             with safe_open(folder / name, framework="numpy") as archive:
                 facts = json.loads((archive.metadata() or {})["facts"])
             return float(facts.get("progress", facts)["seconds"]) or None
-        except Exception:  # a foreign header may raise anything; a cost unknown is no failure
+        except Exception:  # a foreign header may raise anything; then the cost is not known
             continue
     return None

@@ -1,8 +1,8 @@
-"""Sample queries with the images nearest to them, where images are at hand."""
+"""Sample queries with the images nearest to them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,19 @@ from rankbits import _check
 from rankbits.data.arrays import read_columns
 from rankbits.data.folders import read_examples
 from rankbits.data.images import ImageFiles, decode
+from rankbits.data.protocol import Protocol
 from rankbits.kernels import hamming_topk
 from rankbits.report.groups import Group
-from rankbits.report.png import uri
-from rankbits.train.config import TrainConfig
-from rankbits.train.source import read_source
+from rankbits.report.png import make_uri
 from rankbits.types import Evidence
 
 SIDE, NEAREST, METHODS = 40, 10, 6
+FindProtocol = Callable[..., Protocol | None]  # of a run's data, root and seed
 
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Images of rows: arrays uint8 (n, h, w[, channels]) or files, and which row is which image."""
+    """Images, uint8 (n, h, w[, channels]) or files, and the image of each row of codes."""
 
     images: Any
     rows: np.ndarray
@@ -36,13 +36,13 @@ class Pictures:
     def uri(self, row: int) -> str:
         at = int(self.rows[row])
         if isinstance(self.images, ImageFiles):
-            return uri(decode(str(self.images.paths[at]), SIDE))
-        return uri(small(np.asarray(self.images[at])))
+            return make_uri(decode(str(self.images.paths[at]), SIDE))
+        return make_uri(shrink(np.asarray(self.images[at])))
 
 
 @dataclass(frozen=True)
 class Near:
-    """An image found: where, how far, and whether it is a neighbour."""
+    """A near image: its data URI, how far it is, and whether it is a neighbour."""
 
     image: str
     distance: int
@@ -51,8 +51,8 @@ class Near:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What one method finds for a query, and its figure there (nan is unknown)."""
+class SampleRow:
+    """What one method finds for a query, and its figure there (nan: not known)."""
 
     method: str
     value: float
@@ -65,13 +65,13 @@ class Sample:
 
     image: str
     label: str
-    answers: tuple[Answer, ...]
+    rows: tuple[SampleRow, ...]
 
 
-def small(pixels: np.ndarray, side: int = SIDE) -> np.ndarray:
-    """Pixels averaged in blocks until no side is twice ``side``.
+def shrink(pixels: np.ndarray, side: int = SIDE) -> np.ndarray:
+    """Average pixels in blocks until the shorter side is less than twice ``side``.
 
-    >>> small(np.full((100, 100), 7, np.uint8)).shape
+    >>> shrink(np.full((100, 100), 7, np.uint8)).shape
     (50, 50)
     """
     block = max(1, min(pixels.shape[:2]) // side)
@@ -84,13 +84,13 @@ def small(pixels: np.ndarray, side: int = SIDE) -> np.ndarray:
 
 
 def read_pictures(path: str | Path) -> Pictures:
-    """Images in the order of the codes: an ``.npz`` with ``images`` uint8, a folder or a table."""
+    """Read images in the order of the codes: an ``.npz`` with ``images``, a folder or a table."""
     source = Path(path)
     if source.suffix in (".npz", ".safetensors"):
-        found = read_columns(source)
-        if "images" not in found:
+        columns = read_columns(source)
+        if "images" not in columns:
             _check.refuse(f"{source} holds no array called 'images'.")
-        images: Any = found["images"]
+        images: Any = columns["images"]
     else:
         images = read_examples(source).inputs
     if not isinstance(images, ImageFiles):
@@ -103,45 +103,44 @@ def read_pictures(path: str | Path) -> Pictures:
     return Pictures(images, np.arange(len(images)))
 
 
-def pictures_of(groups: Sequence[Group]) -> tuple[tuple[Pictures, Pictures] | None, str]:
-    """The images a run was judged on, read again from its data, or why there are none."""
+def find_pictures(
+    groups: Sequence[Group], find_protocol: FindProtocol | None
+) -> tuple[Pictures, Pictures]:
+    """Read the images that a run was judged on again from its data; refuses where it cannot."""
     for group in groups:
-        entry, evidence = group.first, group.seen
-        if entry.settings is None or evidence is None or evidence.rows is None:
+        entry, evidence = group.first, group.evidence
+        if find_protocol is None or not entry.settings or not evidence or evidence.rows is None:
             continue
         try:
-            images = {**entry.settings, "features": None, "teachers": None}
-            how = read_source(TrainConfig().with_changes(**images)).protocol
+            said = entry.settings
+            protocol = find_protocol(said.get("data"), said.get("root"), said.get("seed", 0))
         except (_check.Refusal, OSError, TypeError) as sentence:
-            return None, f"the data of {group.name} is not at hand ({sentence})"
-        if how is None or how.examples.kind == "features":
-            return None, "the data are features, not images"
-        if max(rows.max(initial=0) for rows in evidence.rows) < len(how.examples):
-            inputs = how.examples.inputs
-            return (Pictures(inputs, evidence.rows[0]), Pictures(inputs, evidence.rows[1])), ""
-    return None, "no images were given (--query-images, --database-images)"
+            _check.refuse(f"the data of {group.name} cannot be read ({sentence}).")
+        if protocol is None or protocol.examples.kind == "features":
+            _check.refuse("the data are features, not images.")
+        if max(rows.max(initial=0) for rows in evidence.rows) < len(protocol.examples):
+            queries, database = (Pictures(protocol.examples.inputs, r) for r in evidence.rows)
+            return queries, database
+    _check.refuse("no images were given (--query-images, --database-images).")
 
 
-def samples(
+def choose_samples(
     groups: Sequence[Group], pictures: tuple[Pictures, Pictures], many: int, figure: str = "mAP"
 ) -> tuple[Sample, ...]:
-    """``many`` queries from the hardest to the easiest of the best method, evenly spaced by rank,
-    each with the nearest images of every method (ties in the order of the database)."""
-    shown = [g for g in groups if _fits(g.seen, pictures)][:METHODS]
+    """Choose ``many`` queries from the hardest to the easiest of the best method, evenly spaced by
+    rank, each with the nearest images of every method (ties in the order of the database)."""
+    shown = [g for g in groups if _fits(g.evidence, pictures)][:METHODS]
     ranked = [(f.value, g) for g in shown if (f := g.figure(figure)) is not None]
     if not ranked or many < 1:
         return ()
     best = max(ranked, key=lambda pair: pair[0])[1]
-    order = best.first.per_query(figure)
-    if order is None:
+    values = best.first.per_query(figure)
+    if values is None or np.isnan(values).all():
         return ()
-    defined = np.flatnonzero(~np.isnan(order))
-    hard = defined[np.argsort(order[defined], kind="stable")]
-    if not len(hard):
-        return ()
-    places = np.linspace(0.02, 0.98, many) * (len(hard) - 1)
-    chosen = dict.fromkeys(int(hard[round(p)]) for p in places.tolist())
-    return tuple(_sample(query, shown, pictures, figure) for query in chosen)
+    hardest_first = np.argsort(values, kind="stable")[: np.count_nonzero(~np.isnan(values))]
+    places = np.linspace(0.02, 0.98, many) * (len(hardest_first) - 1)
+    queries = dict.fromkeys(int(hardest_first[round(p)]) for p in places.tolist())
+    return tuple(_make_sample(query, shown, pictures, figure) for query in queries)
 
 
 def _fits(evidence: Evidence | None, pictures: tuple[Pictures, Pictures]) -> bool:
@@ -150,38 +149,31 @@ def _fits(evidence: Evidence | None, pictures: tuple[Pictures, Pictures]) -> boo
     return all(len(c) == len(p) for c, p in zip(evidence.codes, pictures, strict=True))
 
 
-def _sample(
+def _make_sample(
     query: int, groups: Sequence[Group], pictures: tuple[Pictures, Pictures], figure: str
 ) -> Sample:
-    answers = []
+    rows = []
     for group in groups:
-        evidence = group.seen
+        evidence = group.evidence
         assert evidence is not None and evidence.codes is not None and evidence.labels is not None
-        asked, (own, others) = evidence.codes[0][[query]], evidence.labels
-        wanted = min(NEAREST + evidence.exclude_self, len(evidence.codes[1]))
-        found = hamming_topk(asked, evidence.codes[1], wanted)
+        own, others = evidence.labels[0][query], evidence.labels[1]
+        k = min(NEAREST + evidence.exclude_self, len(evidence.codes[1]))
+        ids, distances = hamming_topk(evidence.codes[0][[query]], evidence.codes[1], k)[0]
         near: list[Near] = []
-        for row, distance in zip(found.ids[0].tolist(), found.distances[0].tolist(), strict=True):
-            if (evidence.exclude_self and row == query) or len(near) == NEAREST:
+        for item, distance in zip(ids.tolist(), distances.tolist(), strict=True):
+            if (evidence.exclude_self and item == query) or len(near) == NEAREST:
                 continue
-            relevant = (
-                bool(np.any(own[query] & others[row]))
-                if own.ndim == 2
-                else (own[query] == others[row])
-            )
-            label = spelled_label(others[row], group.first.class_names)
-            near.append(Near(pictures[1].uri(row), int(distance), bool(relevant), label))
+            same = own & others[item] if np.ndim(own) else own == others[item]
+            label = _spell_label(others[item], group.first.class_names)
+            near.append(Near(pictures[1].uri(item), distance, bool(np.any(same)), label))
         values = group.first.per_query(figure)
         value = float("nan") if values is None else float(values[query])
-        answers.append(Answer(group.name, value, tuple(near)))
+        rows.append(SampleRow(group.name, value, tuple(near)))
     names = next((g.first.class_names for g in groups if g.first.class_names), ())
-    evidence = groups[0].seen
-    assert evidence is not None and evidence.labels is not None
-    label = spelled_label(evidence.labels[0][query], names)
-    return Sample(pictures[0].uri(query), label, tuple(answers))
+    return Sample(pictures[0].uri(query), _spell_label(own, names), tuple(rows))
 
 
-def spelled_label(label: Any, names: Sequence[str]) -> str:
+def _spell_label(label: Any, names: Sequence[str]) -> str:
     """A label's name, or its number; of several the first three."""
     held = np.flatnonzero(label).tolist() if np.ndim(label) else [int(label)]
     words = [names[i] if 0 <= i < len(names) else str(i) for i in held]

@@ -38,7 +38,7 @@ class Difference:
     exact: bool
 
 
-def difference(first: Any, second: Any, *, seed: int = 0) -> Difference:
+def compare_paired(first: Any, second: Any, *, seed: int = 0) -> Difference:
     """Compare two systems by one figure of each query, (Q,) and (Q,): is first - second luck?
 
     Queries where either is undefined (nan) are left out.
@@ -46,8 +46,8 @@ def difference(first: Any, second: Any, *, seed: int = 0) -> Difference:
     Darwin's fifteen pairs of plants, for which Fisher counted 1,726 of 32,768 swaps:
 
     >>> taller = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
-    >>> found = difference(taller, [0] * 15)
-    >>> found.exact, round(found.p * 2**15), round(found.mean, 2)
+    >>> taller = compare_paired(taller, [0] * 15)
+    >>> taller.exact, round(taller.p * 2**15), round(taller.mean, 2)
     (True, 1726, 20.93)
     """
     ours, theirs = (
@@ -61,13 +61,13 @@ def difference(first: Any, second: Any, *, seed: int = 0) -> Difference:
     gaps = (ours - theirs)[~(np.isnan(ours) | np.isnan(theirs))]
     _check.finite("differences", gaps)
     _check.not_empty("queries with both figures defined", len(gaps))
-    p, exact = _randomised(gaps, np.random.default_rng(seed))
-    low, high = _bootstrapped(gaps, np.random.default_rng(seed + 1))
+    p, exact = _randomise(gaps, np.random.default_rng(seed))
+    low, high = _bootstrap(gaps, np.random.default_rng(seed + 1))
     return Difference(float(gaps.mean()), low, high, p, len(gaps), exact)
 
 
-def _randomised(gaps: np.ndarray, draw: np.random.Generator) -> tuple[float, bool]:
-    """The share of swaps whose sum is as far from 0 as the observed, and whether all counted."""
+def _randomise(gaps: np.ndarray, draw: np.random.Generator) -> tuple[float, bool]:
+    """The share of swaps whose sum is as far from 0 as the observed, and whether all were tried."""
     moved = gaps[gaps != 0]  # a swap of equal answers changes nothing
     count = len(moved)
     # sums of the same numbers in another order differ in the last digits only
@@ -84,7 +84,7 @@ def _randomised(gaps: np.ndarray, draw: np.random.Generator) -> tuple[float, boo
     return (beyond + 1) / (DRAWS + 1), False
 
 
-def _bootstrapped(gaps: np.ndarray, draw: np.random.Generator) -> tuple[float, float]:
+def _bootstrap(gaps: np.ndarray, draw: np.random.Generator) -> tuple[float, float]:
     """The percentile interval of the mean over queries drawn with replacement."""
     step = max(1, CELLS // len(gaps))
     means = [
@@ -96,17 +96,17 @@ def _bootstrapped(gaps: np.ndarray, draw: np.random.Generator) -> tuple[float, f
     return float(low), float(high)
 
 
-def holm(values: Sequence[float]) -> list[float]:
-    """p-values of several comparisons, corrected so that the chance of *any* false claim stays.
+def correct_by_holm(values: Sequence[float]) -> list[float]:
+    """Correct p-values of several comparisons, so that *any* false claim is as improbable as one.
 
     The smallest is multiplied by their number, the next by one less, and so on, never falling
     (Holm 1979).
 
-    >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
+    >>> [round(p, 3) for p in correct_by_holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]
     """
-    found, most = [0.0] * len(values), 0.0
-    for place, at in enumerate(sorted(range(len(values)), key=lambda i: values[i])):
-        most = max(most, min(1.0, (len(values) - place) * values[at]))
-        found[at] = most
-    return found
+    order = np.argsort(values, kind="stable")
+    corrected = np.empty(len(values))
+    enlarged = np.asarray(values)[order] * np.arange(len(values), 0, -1)
+    corrected[order] = np.maximum.accumulate(np.minimum(enlarged, 1.0))
+    return corrected.tolist()

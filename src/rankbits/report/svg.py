@@ -1,7 +1,8 @@
-"""Small drawings: axes, lines, steps and bars as SVG that follows the page's colours.
+"""Small drawings as SVG: axes, lines, steps and bars.
 
-Widths are those of a column or a phone, so that letters stay readable when a drawing is scaled;
-names of series stand in a legend outside, where no label can meet another.
+They are written by hand because they take their colours from ``page.css``, so that one page is
+light, dark or printed; a drawing of matplotlib has its colours fixed. Widths are those of a column
+or a phone, so that letters stay readable; names of series stand in a legend outside.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ COLOURS = 7
 class Series:
     """A named line: points from left to right, drawn in the colour and dash of ``style``.
 
-    ``fill``: the area below is tinted. ``faint``: one of several that are one method.
+    ``fill``: tint the area below. ``faint``: one of several lines of one method.
     """
 
     name: str
@@ -29,16 +30,16 @@ class Series:
     faint: bool = False
 
 
-def stroke(style: int) -> str:
+def _choose_stroke(style: int) -> str:
     """Colour and dash of a style; past the seventh colour the dashes go on changing."""
     dash = DASHES[(style + style // COLOURS) % len(DASHES)]
     return f'stroke="var(--s{style % COLOURS})"' + (f' stroke-dasharray="{dash}"' if dash else "")
 
 
-def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """At most ``most`` round numbers from low to high.
+def choose_ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Choose at most ``most`` round numbers from low to high.
 
-    >>> ticks(0, 1), ticks(0, 16), ticks(3, 3)
+    >>> choose_ticks(0, 1), choose_ticks(0, 16), choose_ticks(3, 3)
     ([0.0, 0.25, 0.5, 0.75, 1.0], [0.0, 5.0, 10.0, 15.0], [3.0])
     """
     if not high > low:
@@ -50,20 +51,20 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
     return [float(f"{n * step:.15g}") for n in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def spelled(values: Sequence[float]) -> list[str]:
-    """Ticks in few letters, but enough of them to tell each from the next.
+def spell_ticks(values: Sequence[float]) -> list[str]:
+    """Spell ticks in few letters, but enough of them to tell each from the next.
 
-    >>> spelled([0.0, 0.5]), spelled([0.0, 1200.0]), spelled([0.69312, 0.69314])
+    >>> spell_ticks([0.0, 0.5]), spell_ticks([0.0, 1200.0]), spell_ticks([0.69312, 0.69314])
     (['0', '0.5'], ['0', '1,200'], ['0.69312', '0.69314'])
     """
-    found: list[str] = []
+    texts: list[str] = []
     for digits in range(4, 16):
-        found = [
+        texts = [
             f"{v:,.0f}" if abs(v) >= 1000 and v == round(v) else f"{v:.{digits}g}" for v in values
         ]
-        if len(set(found)) == len(found):
+        if len(set(texts)) == len(texts):
             break
-    return found
+    return texts
 
 
 def plot(
@@ -77,8 +78,8 @@ def plot(
     marks: Sequence[tuple[float, str]] | None = None,
     size: tuple[int, int] = (400, 270),
 ) -> str:
-    """Lines over two axes; ``label`` says in words what the drawing shows, ``marks`` what stands
-    where below, if not round numbers.
+    """Draw lines over two axes; ``label`` says in words what the drawing shows. ``x`` and ``y``:
+    the ends of an axis; ``marks``: places and texts below, where they are not round numbers.
 
     >>> drawn = plot([Series("a", [(0, 0), (1, 1)])], x_label="x", y_label="y", label="a line")
     >>> drawn.count("<polyline"), 'aria-label="a line"' in drawn
@@ -86,11 +87,11 @@ def plot(
     """
     points = [p for s in series for p in s.points] or [(0.0, 0.0)]
     (x0, x1), (y0, y1) = (
-        given or (min(p[i] for p in points), max(p[i] for p in points))
-        for i, given in ((0, x), (1, y))
+        ends or (min(p[i] for p in points), max(p[i] for p in points))
+        for i, ends in ((0, x), (1, y))
     )
     x1, y1 = (x1 if x1 > x0 else x0 + 1), (y1 if y1 > y0 else y0 + 1)
-    across, up = marks or _marked(ticks(x0, x1)), _marked(ticks(y0, y1))
+    across, up = marks or _mark_ticks(x0, x1), _mark_ticks(y0, y1)
     width, height = size
     left = max(10 + 7 * max(len(text) for _, text in up), 7 * len(across[0][1]) / 2 + 4)
     right, top, bottom = width - 7 * len(across[-1][1]) / 2 - 4, 26, height - 38
@@ -128,26 +129,26 @@ def plot(
                 f'<polygon points="{closed}" fill="var(--s{s.style % COLOURS})" opacity=".22"/>'
             )
         faint = ' opacity=".55"' if s.faint else ""
-        drawn.append(f'<polyline class="line" points="{path}" {stroke(s.style)}{faint}/>')
+        drawn.append(f'<polyline class="line" points="{path}" {_choose_stroke(s.style)}{faint}/>')
         if len(spots) == 1:
             px, py = spots[0]
             drawn.append(
                 f'<circle cx="{px:.1f}" cy="{py:.1f}" r="4" fill="var(--s{s.style % COLOURS})"/>'
             )
-    return _svg(size, label, drawn)
+    return _wrap_svg(size, label, drawn)
 
 
-def steps(values: Sequence[float]) -> list[tuple[float, float]]:
-    """The outline of a histogram whose bars stand at 0, 1, 2, ...
+def outline_steps(values: Sequence[float]) -> list[tuple[float, float]]:
+    """Find the outline of a histogram whose bars stand at 0, 1, 2, ...
 
-    >>> steps([0.25, 0.75])
+    >>> outline_steps([0.25, 0.75])
     [(-0.5, 0.25), (0.5, 0.25), (0.5, 0.75), (1.5, 0.75)]
     """
     return [(i + edge, float(v)) for i, v in enumerate(values) for edge in (-0.5, 0.5)]
 
 
-def shares(values: Sequence[float], *, label: str, size: tuple[int, int] = (300, 84)) -> str:
-    """Bars from a half to each share, between 0 and 1."""
+def draw_shares(values: Sequence[float], *, label: str, size: tuple[int, int] = (300, 84)) -> str:
+    """Draw bars from a half to each share, between 0 and 1."""
     width, height = size
     left, top, bottom = 30, 6, height - 6
     middle, room = (top + bottom) / 2, bottom - top
@@ -167,22 +168,23 @@ def shares(values: Sequence[float], *, label: str, size: tuple[int, int] = (300,
             f'y="{min(end, middle):.2f}" height="{max(abs(end - middle), 0.8):.2f}" '
             'fill="var(--s0)"/>'
         )
-    return _svg(size, label, drawn)
+    return _wrap_svg(size, label, drawn)
 
 
-def key(style: int) -> str:
-    """A sample of a line, for a legend."""
+def draw_key(style: int) -> str:
+    """Draw a sample of a line, for a legend."""
     return (
         '<svg class="key" viewBox="0 0 26 10" aria-hidden="true">'
-        f'<line class="line" x1="1" x2="25" y1="5" y2="5" {stroke(style)}/></svg>'
+        f'<line class="line" x1="1" x2="25" y1="5" y2="5" {_choose_stroke(style)}/></svg>'
     )
 
 
-def _marked(values: Sequence[float]) -> list[tuple[float, str]]:
-    return list(zip(values, spelled(values), strict=True))
+def _mark_ticks(low: float, high: float) -> list[tuple[float, str]]:
+    values = choose_ticks(low, high)
+    return list(zip(values, spell_ticks(values), strict=True))
 
 
-def _svg(size: tuple[int, int], label: str, parts: Sequence[str]) -> str:
+def _wrap_svg(size: tuple[int, int], label: str, parts: Sequence[str]) -> str:
     return (
         f'<svg viewBox="0 0 {size[0]} {size[1]}" role="img" aria-label="{escape(label)}">'
         f"{''.join(parts)}</svg>"

@@ -1,4 +1,4 @@
-"""A comparison in words: the table of a terminal, and Markdown."""
+"""The tables of a comparison, made once: the page, Markdown and the terminal show the same rows."""
 
 from __future__ import annotations
 
@@ -14,53 +14,78 @@ if TYPE_CHECKING:
     from rankbits.report.comparison import Comparison
 
 UNKNOWN = "not known"
+Table = tuple[list[str], list[list[str]]]  # the head and the rows
+SHORT = (0, 3, 4, 2)  # columns of the methods' table that a terminal shows, then the seeds
 
 
-def value(group: Group, figure: Figure) -> str:
-    """A mean, with its deviation where there are seeds."""
-    if figure.value != figure.value:
-        return "undefined"
-    apart = group.deviation(figure.name)
-    return f"{figure.value:.4f}" + ("" if apart is None else f" ± {apart:.4f}")
+def tabulate_methods(comparison: Comparison) -> Table:
+    """Each method: its figure, the range of its ties, a few other figures, and its seeds."""
+    seeds = any(len(g.entries) > 1 for g in comparison.groups)
+    head = ["method", "bits", "bytes an item", comparison.figure, "ties could make it"]
+    head += [*comparison.beside, *(["seeds"] if seeds else [])]
+    rows = []
+    for group, figure, cost in zip(
+        comparison.groups, comparison.headline, comparison.costs, strict=True
+    ):
+        size = UNKNOWN if cost.bytes is None else f"{cost.bytes:,}"
+        row = [group.name, str(group.bits or "floats"), size, _spell_figure(group, figure)]
+        row += [figure.range_of_ties]
+        row += [f.spelled for n in comparison.beside if (f := group.figure(n)) is not None]
+        rows.append([*row, *([str(len(group.entries))] if seeds else [])])
+    return head, rows
 
 
-def ties(figure: Figure) -> str:
-    return f"{figure.worst:.4f} to {figure.best:.4f}" if figure.tied else "no tie matters"
+def tabulate_differences(comparison: Comparison) -> Table:
+    """Each pair of methods that was tested."""
+    head = ["method", "beside", f"difference in {comparison.figure}", "95 % interval", "p"]
+    rows = []
+    for pair in comparison.differences:
+        gap = pair.difference
+        row = [pair.first, pair.second, f"{gap.mean:+.4f}", f"{gap.low:+.4f} to {gap.high:+.4f}"]
+        rows.append([*row, spell_chance(gap.p), spell_chance(pair.corrected)])
+    return [*head, "p corrected"], rows
 
 
-def size(cost: Cost) -> str:
-    return UNKNOWN if cost.bytes is None else f"{cost.bytes:,}"
+def tabulate_costs(comparison: Comparison) -> Table:
+    """What each method costs."""
+    head = ["method", "bytes an item", "smaller than its floats", "a search", "training"]
+    return head, [
+        [group.name, *_spell_cost(cost)]
+        for group, cost in zip(comparison.groups, comparison.costs, strict=True)
+    ]
 
 
-def smaller(cost: Cost) -> str:
-    """How many times less than the floats the bits were made of."""
-    if cost.bytes is None or cost.floats is None:
-        return UNKNOWN
-    return f"{4 * cost.floats / cost.bytes:,.0f} times"
+def _spell_figure(group: Group, figure: Figure) -> str:
+    """A mean, with its deviation where there are several seeds."""
+    deviation = group.deviation(figure.name)
+    if deviation is None or figure.spelled == "undefined":
+        return figure.spelled
+    return f"{figure.spelled} ± {deviation:.4f}"
 
 
-def search(cost: Cost) -> str:
-    return UNKNOWN if cost.milliseconds is None else f"{cost.milliseconds:.3g} ms"
+def _spell_cost(cost: Cost) -> list[str]:
+    smaller = searching = training = UNKNOWN
+    if cost.bytes is not None and cost.floats is not None:
+        smaller = f"{4 * cost.floats / cost.bytes:,.0f} times"
+    if cost.milliseconds is not None:
+        searching = f"{cost.milliseconds:.3g} ms"
+    if cost.seconds is not None:
+        training = f"{cost.seconds:,.1f} s" + (f", {cost.steps:,} steps" if cost.steps else "")
+    return [UNKNOWN if cost.bytes is None else f"{cost.bytes:,}", smaller, searching, training]
 
 
-def training(cost: Cost) -> str:
-    if cost.seconds is None:
-        return UNKNOWN
-    return f"{cost.seconds:,.1f} s" + (f", {cost.steps:,} steps" if cost.steps else "")
+def spell_chance(p: float) -> str:
+    """A p-value in two digits, and never 0, which drawn swaps cannot show.
 
-
-def chance(p: float) -> str:
-    """A p-value; never 0, for a test of draws cannot know that.
-
-    >>> chance(0.25), chance(1 / 10001)
+    >>> spell_chance(0.25), spell_chance(1 / 10001)
     ('0.25', '0.00010')
     """
     return f"{p:.2g}" if p >= 1e-3 else f"{p:.1g}" if p >= 1e-4 else f"{p:.5f}"
 
 
-def tested(found: Comparison) -> str:
-    """What the significance table is, in one paragraph."""
-    gaps = [c.difference for c in found.differences]
+def describe_test(comparison: Comparison) -> str:
+    """How differences were tested, in one paragraph."""
+    gaps = [pair.difference for pair in comparison.differences]
     queries = " or ".join(dict.fromkeys(f"{g.queries:,}" for g in gaps))
     how = (
         "every swap counted"
@@ -74,63 +99,33 @@ def tested(found: Comparison) -> str:
     )
 
 
-def text(found: Comparison) -> str:
+def write_text(comparison: Comparison) -> str:
     """A short table for a terminal."""
-    seeds = any(len(g.entries) > 1 for g in found.groups)
-    head = ["", found.figure, "ties could make it", "bytes an item", *(["seeds"] if seeds else [])]
-    rows = [head]
-    for group, figure, cost in zip(found.groups, found.headline, found.costs, strict=True):
-        row = [group.name, value(group, figure), ties(figure), size(cost)]
-        rows.append([*row, *([str(len(group.entries))] if seeds else [])])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
-    return "\n".join([found.title, "", *lines])
+    head, rows = tabulate_methods(comparison)
+    columns = [*SHORT, *([len(head) - 1] if head[-1] == "seeds" else [])]
+    lines = [[row[i] for i in columns] for row in (["", *head[1:]], *rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    text = [
+        "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines
+    ]
+    return "\n".join([comparison.title, "", *text])
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    spelled = [[c.replace("|", "\\|") for c in row] for row in (head, *rows)]
-    lines = [f"| {' | '.join(row)} |" for row in spelled]
-    return ["", lines[0], "|" + "---|" * len(head), *lines[1:], ""]
-
-
-def markdown(found: Comparison) -> str:
+def write_markdown(comparison: Comparison) -> str:
     """Every table of the page as Markdown."""
-    figures = found.headline
-    lines = [f"# {found.title}", "", found.protocol]
-    lines += _table(
-        ["method", "bits", "bytes an item", found.figure, "ties could make it", *found.beside],
-        [
-            [g.name, str(g.bits or "floats"), size(c), value(g, f), ties(f)]
-            + [value(g, x) for n in found.beside if (x := g.figure(n)) is not None]
-            for g, f, c in zip(found.groups, figures, found.costs, strict=True)
-        ],
-    )
-    if any(len(g.entries) > 1 for g in found.groups):
-        many = ", ".join(f"{g.name} {len(g.entries)}" for g in found.groups)
-        lines.append(f"± is the sample deviation over seeds ({many}).")
-    if found.differences:
-        lines += ["## Differences", "", tested(found)]
-        lines += _table(
-            ["first", "second", "difference", "95 % interval", "p", "p corrected"],
-            [
-                [
-                    c.first, c.second, f"{c.difference.mean:+.4f}",
-                    f"{c.difference.low:+.4f} to {c.difference.high:+.4f}",
-                    chance(c.difference.p), chance(c.corrected),
-                ]
-                for c in found.differences
-            ],
-        )  # fmt: skip
-    lines += ["## Cost", *_table(*costs(found))]
-    lines += [*(f"- {word}" for word in found.missing), ""] if found.missing else []
+    lines = [f"# {comparison.title}", "", comparison.protocol]
+    lines += _mark_down(tabulate_methods(comparison))
+    if any(len(g.entries) > 1 for g in comparison.groups):
+        lines.append("± is the sample deviation over seeds.")
+    if comparison.differences:
+        lines += ["## Differences", "", describe_test(comparison)]
+        lines += _mark_down(tabulate_differences(comparison))
+    lines += ["## Cost", *_mark_down(tabulate_costs(comparison))]
+    lines += [f"- {sentence}" for sentence in comparison.missing]
     return "\n".join(lines).rstrip()
 
 
-def costs(found: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of the table of costs."""
-    head = ["method", "bytes an item", "smaller than its floats", "a search", "training"]
-    rows = [
-        [g.name, size(c), smaller(c), search(c), training(c)]
-        for g, c in zip(found.groups, found.costs, strict=True)
-    ]
-    return head, rows
+def _mark_down(table: Table) -> Sequence[str]:
+    escaped = [[cell.replace("|", "\\|") for cell in row] for row in (table[0], *table[1])]
+    lines = [f"| {' | '.join(row)} |" for row in escaped]
+    return ["", lines[0], "|" + "---|" * len(table[0]), *lines[1:], ""]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rankbits import _check
-from rankbits.evaluate.figures import dropped, figures_of, report_of
+from rankbits.evaluate.figures import choose_figures, make_report, note_dropped
 from rankbits.evaluate.judge import BY_CODES
 from rankbits.evaluate.rankings import COUNTS
 from rankbits.metrics import rank_codes
@@ -68,17 +68,17 @@ def evaluate(
     _check.same_kind_of_labels(theirs, ours)
     others = len(database_codes) - exclude_self
     points = tuple(at for at in _check.cutoffs(k) if at <= others)
-    table = figures_of(points, gain, _check.whole("radius", radius, 0))
+    table = choose_figures(points, gain, _check.whole("radius", radius, 0))
     shards = spans(len(database_codes), rows)
     with joined(address) as ray:
         sent = [ray.put((database_codes.packed[s], ours[s])) for s in shards]
-        return report_of(
+        return make_report(
             _rankings(ray, query_codes, theirs, sent, relevance, exclude_self),
             table,
             protocol=BY_CODES,
             database=others,
             bits=query_codes.bits,
-            notes=dropped(k, points, others),
+            notes=note_dropped(k, points, others),
         )
 
 

@@ -11,12 +11,15 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.indexes.addresses import open_index
-from rankbits.indexes.index import Index, check_k, check_radius
-from rankbits.kernels import hamming_topk, hamming_within
+from rankbits.indexes.checks import check_k, check_radius
+from rankbits.indexes.index import Index
+from rankbits.indexes.shortlist import order_shortlist
+from rankbits.kernels import check_precision, hamming_topk, hamming_within, question_topk
 from rankbits.scale.cluster import joined, mapped, spans
-from rankbits.types import Codes, Results
+from rankbits.types import Codes, Questions, Results
 from rankbits.types.codes import check_same_encoder
 
+Queries = Codes | Questions
 ROWS = 1 << 20
 QUERIES = 1 << 10
 
@@ -28,22 +31,30 @@ def _opened(place: str, job: str) -> Index:
 
 
 def _in_index(
-    queries: Codes, k: int | None, radius: int | None, place: str, job: str
+    queries: Queries, k: int | None, radius: int | None, how: dict[str, Any], place: str, job: str
 ) -> tuple[np.ndarray, ...]:
     index = _opened(place, job)
-    found = index.search(queries, k) if k is not None else index.within(queries, radius or 0)
-    return _plain(found)
+    if k is not None:
+        return _plain(index.search(queries, k, **how))
+    return _plain(index.within(queries, radius or 0))
 
 
 def _in_codes(
-    queries: Codes, k: int | None, radius: int | None, packed: np.ndarray, first: int
+    queries: Queries,
+    k: int | None,
+    radius: int | None,
+    how: dict[str, Any],
+    packed: np.ndarray,
+    first: int,
 ) -> tuple[np.ndarray, ...]:
     shard = Codes(packed, queries.bits)
-    found = (
-        hamming_topk(queries, shard, k)
-        if k is not None
-        else hamming_within(queries, shard, radius or 0)
-    )
+    if isinstance(queries, Questions):
+        assert k is not None
+        found = question_topk(queries, shard, k, **how)
+    elif k is not None:
+        found = hamming_topk(queries, shard, k)
+    else:
+        found = hamming_within(queries, shard, radius or 0)
     return _plain(Results(found.ids + first, found.distances, found.offsets))
 
 
@@ -53,11 +64,13 @@ def _plain(found: Results) -> tuple[np.ndarray, ...]:
 
 
 def search(
-    queries: Codes,
+    queries: Queries,
     database: Any,
     k: int | None = None,
     *,
     radius: int | None = None,
+    precision: str = "int4",
+    shortlist: int | None = None,
     address: str = "local",
     rows: int = ROWS,
 ) -> Results:
@@ -66,13 +79,22 @@ def search(
     ``database`` is ``Codes``, which go out in shards of ``rows`` and are found by row; or the
     address of an index (``rb.open_index``) that every worker can open; or several such addresses,
     the shards of one database: ties come by shard, then in the order of each index.
+
+    ``queries`` are ``Codes`` or, for the k nearest, ``Questions``, with ``precision`` and
+    ``shortlist`` as in ``index.search``; several indexes have a shortlist each.
     """
     if (k is None) == (radius is None):
         _check.refuse("Give either k or a radius.")
     k = None if k is None else check_k(k)
     radius = None if radius is None else check_radius(radius)
-    if not isinstance(queries, Codes):
+    if not isinstance(queries, (Codes, Questions)):
         _check.refuse(f"Codes are wanted here (rb.pack makes them); got {type(queries).__name__}.")
+    how = _check_how(queries, radius, precision, shortlist)
+    if isinstance(queries, Questions) and shortlist is not None and isinstance(database, Codes):
+        assert k is not None
+        wide = max(k, _check.whole("shortlist", shortlist, 1))
+        near = search(queries.codes(), database, wide, address=address, rows=rows)
+        return order_shortlist(queries, near.ids, database.__getitem__, k)
     if isinstance(database, Codes):
         _check.same_bits(queries.bits, database.bits)
         check_same_encoder(queries.fingerprint, database.fingerprint, "the database")
@@ -87,10 +109,24 @@ def search(
             job = uuid.uuid4().hex
             pieces, function = [(_absolute(place), job) for place in listed], _in_index
         slices = spans(len(queries), QUERIES) or [slice(0, 0)]
-        parts = [(queries[s], k, radius, *piece) for s in slices for piece in pieces]
+        parts = [(queries[s], k, radius, how, *piece) for s in slices for piece in pieces]
         found = mapped(ray, function, parts, "search", len(parts))
         merged = [_merged([next(found) for _ in pieces], k) for _ in slices]
     return merged[0] if len(merged) == 1 else _stacked(merged)
+
+
+def _check_how(
+    queries: Queries, radius: int | None, precision: str, shortlist: int | None
+) -> dict[str, Any]:
+    """The options of a search by questions; none for codes."""
+    check_precision(precision)
+    if isinstance(queries, Codes):
+        if shortlist is not None:
+            _check.refuse("shortlist is for questions (encoder.ask); codes are searched exactly.")
+        return {}
+    if radius is not None:
+        _check.refuse("A radius is a Hamming distance, which questions do not have: give k.")
+    return {"precision": precision} | ({} if shortlist is None else {"shortlist": shortlist})
 
 
 def _absolute(place: str | os.PathLike[str]) -> str:

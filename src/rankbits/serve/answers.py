@@ -17,8 +17,9 @@ from rankbits.serve.items import Items
 from rankbits.serve.limits import Rejected, brief
 from rankbits.serve.views import View
 from rankbits.serve.wire import dumps
-from rankbits.types import Codes, Ranking
+from rankbits.types import Codes, Questions, Ranking
 
+SIDES = ("weights", "offsets")
 TIES = ("mean", "worst", "best")
 
 
@@ -28,13 +29,16 @@ def rejected(status: int, sentence: str) -> Rejected:
 
 def answer(asks: Sequence[Ask], view: View, items: Items | None, bits: int) -> list[Any]:
     """Replies (bytes) or rejections, one for each question. One call of the kernels answers all of
-    them, except questions among some ids, which take a call each."""
+    them, another those with floats, and questions among some ids take a call each."""
     replies: list[Any] = [None] * len(asks)
     labels = query_codes(asks, view, items, replies)
-    together = [i for i, ask in enumerate(asks) if replies[i] is None and ask.among is None]
-    groups = [together] if together else []
-    groups += [[i] for i, ask in enumerate(asks) if replies[i] is None and ask.among is not None]
-    for group in groups:
+    groups: list[list[int]] = [[], []]  # by codes and by float questions
+    for i, ask in enumerate(asks):
+        if replies[i] is None and ask.among is None:
+            groups[ask.question is not None].append(i)
+        elif replies[i] is None:
+            groups.append([i])
+    for group in filter(None, groups):
         part = [asks[i] for i in group]
         try:
             made: list[Any] = list(_together(part, [labels[i] for i in group], view, items, bits))
@@ -70,13 +74,15 @@ def _together(
     asks: Sequence[Ask], rows: list[int], view: View, items: Items | None, bits: int
 ) -> list[bytes]:
     packed = np.frombuffer(b"".join(a.code for a in asks if a.code), np.uint8)
-    queries = Codes(packed.reshape(len(asks), -1), bits)
+    codes = Codes(packed.reshape(len(asks), -1), bits)
+    queries = _join_questions(asks) or codes
     among = known_ids(asks[0].among, view.strings) if asks[0].among is not None else None
     try:
         found = view.search(queries, max(a.k for a in asks), among)
     except Refusal as error:
         raise Unavailable(str(error)) from error
-    counted = _counted(asks, rows, queries, view, items, among)
+    by_codes = queries is codes  # only Hamming distances can be counted
+    counted = _counted(asks, rows, codes, view, items, among) if by_codes else {}
     ids, distances = found.ids.tolist(), found.distances.tolist()
     width = found.ids.shape[1]
     told = view.codes_of(found.ids.reshape(-1)) if found.ids.size else None
@@ -90,6 +96,22 @@ def _together(
             _reply(ask, rows[i], ids[i], distances[i], hexes, counted.get(i), items, bits)
         )
     return replies
+
+
+def _join_questions(asks: Sequence[Ask]) -> Questions | None:
+    """The float questions of a group, of one encoder; None where it asks by codes."""
+    parts = [ask.question for ask in asks if ask.question is not None]
+    if not parts:
+        return None
+    weights, offsets = (np.concatenate([getattr(p, n) for p in parts]) for n in SIDES)
+    vectors = [part.vectors for part in parts if part.vectors is not None]
+    return Questions(
+        weights,
+        offsets,
+        parts[0].decoder,
+        np.concatenate(vectors) if vectors else None,
+        parts[0].fingerprint,
+    )
 
 
 class Unavailable(Exception):
@@ -160,7 +182,7 @@ def _reply(
     ask: Ask,
     row: int,
     ids: list[Any],
-    distances: list[int],
+    distances: list[Any],
     hexes: list[str],
     counted: tuple[np.ndarray, dict[str, float] | None, bool] | None,
     items: Items | None,
@@ -169,7 +191,7 @@ def _reply(
     counts, ap, known = counted if counted is not None else (None, None, False)
     by_distance = None if counts is None else counts.sum(axis=1).tolist()
     bands: list[dict[str, Any]] = []
-    last = -1
+    last = None
     for at, near in enumerate(distances[: ask.k]):
         if ask.radius is not None and near > ask.radius:
             break

@@ -12,16 +12,18 @@ import numpy as np
 from rankbits import _check
 from rankbits.serve.limits import Limits, brief, reject
 from rankbits.serve.wire import loads
+from rankbits.types import Questions
 from rankbits.types.codes import check_fingerprint, check_same_encoder
 
 KINDS = ("id", "code", "vector", "text", "image")
-OPTIONS = ("k", "radius", "among", "histogram", "fingerprint")
+OPTIONS = ("k", "radius", "among", "histogram", "ask", "fingerprint")
 DEFAULT_K = 20
 
 
 @dataclass
 class Ask:
-    """One question. ``code`` is packed (bytes); a vector or an id becomes one in the batch."""
+    """One question. ``code`` is packed (bytes); a vector or an id becomes one in the batch, and a
+    vector that is asked by its floats becomes a ``question`` too."""
 
     k: int = DEFAULT_K
     id: Any = None
@@ -31,6 +33,8 @@ class Ask:
     radius: int | None = None
     among: list[Any] | None = None
     histogram: bool = True
+    floats: bool | None = None
+    question: Questions | None = None
     began: float = 0.0
 
 
@@ -87,6 +91,10 @@ def parse(
     else:
         ask.text = words(body["text"])
     _options(ask, body, limits)
+    if ask.floats and kind != "vector":
+        reject(422, f"Only a vector can be asked by its floats; got {kind}.")
+    if ask.floats and ask.radius is not None:
+        reject(422, "radius is a Hamming distance: it is asked by bits.")
     return ask
 
 
@@ -95,6 +103,10 @@ def _options(ask: Ask, body: dict[str, Any], limits: Limits) -> None:
         ask.radius = whole("radius", body["radius"], 0, 1 << 20)
     if body.get("among") is not None:
         ask.among = listed("among", body["among"], limits.batch)
+    if body.get("ask") is not None:
+        if body["ask"] not in ("bits", "floats"):
+            reject(422, f"ask must be 'bits' or 'floats'; got {brief(body['ask'])}.")
+        ask.floats = body["ask"] == "floats"
     ask.histogram = flag("histogram", body.get("histogram", True))
 
 

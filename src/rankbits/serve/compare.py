@@ -11,8 +11,8 @@ import torch
 
 from rankbits import _check
 from rankbits.data.arrays import read_columns
+from rankbits.indexes.checks import distinct_ids
 from rankbits.indexes.ids import Column
-from rankbits.indexes.index import distinct_ids
 from rankbits.kernels import Words, hamming, words
 from rankbits.metrics import average_precision, rank
 from rankbits.quantizers import H2Q, ITQ, Sign, SupervisedRotation

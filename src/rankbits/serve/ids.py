@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rankbits._check import Refusal
-from rankbits.indexes.index import LARGEST, parse_ids
+from rankbits.indexes.checks import LARGEST, parse_ids
 from rankbits.serve.limits import brief, reject
 
 WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")

@@ -12,9 +12,10 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.data import items as data_items
-from rankbits.data.folders import by_folder, named
+from rankbits.data.folders import list_images
+from rankbits.data.vectors import number_names
+from rankbits.indexes.checks import distinct_ids
 from rankbits.indexes.ids import Column
-from rankbits.indexes.index import distinct_ids
 from rankbits.serve.pictures import of_array, of_file
 
 COLUMNS = {
@@ -152,12 +153,12 @@ def read_items(path: str | os.PathLike[str], strings: bool | None) -> Items:
 
 
 def _of_folder(folder: Path, strings: bool) -> Items:
-    found = by_folder(folder)
+    found = list_images(folder)
     if not found:
         _check.refuse(f"{folder} holds no image.")
     paths = list(found)
     below = [data_items.file_id(path, folder) for path in paths]
-    numbers, names = named("/".join(above) for above in found.values())
+    numbers, names = number_names("/".join(above) for above in found.values())
     labelled = any(found.values())
     return Items(
         below if strings else range(len(paths)),
@@ -210,7 +211,7 @@ def _table_labels(texts: list[str] | None) -> tuple[np.ndarray | None, tuple[str
     if texts is None:
         return None, ()
     split = [[p.strip() for p in t.replace(";", "|").split("|") if p.strip()] for t in texts]
-    numbers, names = named(part for parts in split for part in parts)
+    numbers, names = number_names(part for parts in split for part in parts)
     sizes = [len(parts) for parts in split]
     owner = np.repeat(np.arange(len(split)), sizes)
     if max(sizes) <= 1:

@@ -65,6 +65,7 @@ BODIES: dict[str, dict[str, Any]] = {
             "radius": {"type": "integer", "minimum": 0},
             "among": IDS,
             "histogram": {"type": "boolean", "default": True},
+            "ask": {"type": "string", "enum": ["bits", "floats"]},
             "fingerprint": FINGERPRINT,
         },
         [],

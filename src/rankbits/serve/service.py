@@ -28,7 +28,7 @@ from rankbits.serve.compare import Comparison
 from rankbits.serve.ids import known_ids, new_ids, one_id
 from rankbits.serve.items import Items
 from rankbits.serve.limits import Limits, Rejected, brief, reject
-from rankbits.serve.questions import Questions, check_bits, questions_of
+from rankbits.serve.questions import Questions, check_bits, make_queries, questions_of
 from rankbits.serve.uploads import checked
 from rankbits.serve.views import Labels, View, view_of
 from rankbits.types import Codes
@@ -86,17 +86,8 @@ class Service:
     def _answer(self, jobs: list[Ask]) -> list[Any]:
         vectors = [job for job in jobs if job.vector is not None]
         if vectors:
-            self._encode(vectors)
+            make_queries(vectors, self.questions)
         return answer(jobs, self._view(), self.items, self.index.bits)
-
-    def _encode(self, jobs: list[Ask]) -> None:
-        """Codes of the vectors of a batch, those of one width together."""
-        assert self.questions.vector is not None
-        for width in {len(job.vector) for job in jobs if job.vector is not None}:
-            group = [job for job in jobs if job.vector is not None and len(job.vector) == width]
-            packed = self.questions.vector(np.stack([job.vector for job in group])).packed  # type: ignore[misc]
-            for job, row in zip(group, packed, strict=True):
-                job.code = row.tobytes()
 
     def parsed(self, raw: bytes) -> Ask:
         """The question of a /search body; it can go into a batch unless it is a text."""
@@ -104,6 +95,8 @@ class Service:
         ask = asks.parse(raw, self.index.bits, self.limits, self.accepts, held)
         if ask.vector is not None:
             self._width(len(ask.vector))
+        if ask.floats and self.questions.ask is None:
+            reject(422, "This service has no encoder that keeps floats: ask by bits.")
         return ask
 
     def warm(self) -> None:

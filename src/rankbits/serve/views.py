@@ -13,9 +13,10 @@ import numpy as np
 
 from rankbits.indexes import HammingIndex, Index, scan
 from rankbits.indexes.segments import Segment
-from rankbits.kernels import Words, hamming_counts
+from rankbits.indexes.shortlist import search_questions
+from rankbits.kernels import LaidOut, Words, hamming_counts
 from rankbits.serve.items import Items
-from rankbits.types import Codes, Results
+from rankbits.types import Codes, Questions, Results
 
 
 class View(Protocol):
@@ -27,7 +28,7 @@ class View(Protocol):
     @property
     def strings(self) -> bool | None: ...
 
-    def search(self, queries: Codes, k: int, among: np.ndarray | None) -> Results: ...
+    def search(self, queries: Codes | Questions, k: int, among: np.ndarray | None) -> Results: ...
 
     def codes_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """Packed codes of ids, and which are here; None where the index cannot return codes."""
@@ -46,9 +47,15 @@ class Frozen:
         self.state, self.bits, self._labels = index._now(), index.bits, labels
         self.count, self.strings = self.state.count, self.state.strings
 
-    def search(self, queries: Codes, k: int, among: np.ndarray | None) -> Results:
+    def search(self, queries: Codes | Questions, k: int, among: np.ndarray | None) -> Results:
         allowed = scan.candidates(self.state, None, among, len(queries))
-        return scan.topk(self.state, queries, k, allowed)
+
+        def find(asked: Codes | LaidOut, count: int) -> Results:
+            return scan.topk(self.state, asked, count, allowed)
+
+        if isinstance(queries, Questions):
+            return search_questions(queries, k, find, self.state.codes)
+        return find(queries, k)
 
     def codes_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         out = np.zeros((len(ids), -(-self.bits // 64)), np.uint64)
@@ -123,7 +130,7 @@ class Elsewhere:
         self.strings: bool | None = None
         self.bits = index.bits
 
-    def search(self, queries: Codes, k: int, among: np.ndarray | None) -> Results:
+    def search(self, queries: Codes | Questions, k: int, among: np.ndarray | None) -> Results:
         return self._index.search(queries, k, among=among)
 
     def codes_of(self, ids: np.ndarray) -> None:

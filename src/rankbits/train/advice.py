@@ -37,20 +37,20 @@ class Advisor:
         rows = [row for row in history if "validation_mAP" in row]
         figures = [row["validation_mAP"] for row in rows]
         constant = [row.get("constant_bits", 0) for row in rows]
-        found = []
+        lines = []
         if self._stands_still(figures) and not any(
             self._stands_still(figures[:end]) for end in range(len(figures))
         ):
-            found.append(self._still_line(figures[-1]))
+            lines.append(self._still_line(figures[-1]))
         many = [count > CONSTANT * self.config.width for count in constant]
         again = [all(many[end - AGAIN : end]) for end in range(AGAIN, len(many) + 1)]
         if many[-1] and (last or again[-1:] == [True]) and not any(again[:-1]):
-            found.append(
+            lines.append(
                 f"{constant[-1]} of {self.config.width} bits are the same for all {self.rows:,} "
                 "validation rows, so they tell no rows apart: try fewer bits, or a smaller lr than "
                 f"{self.config.lr:g}."
             )
-        return found
+        return lines
 
     def _stands_still(self, figures: list[float]) -> bool:
         """Whether the last figures are all at chance, or all equal and no better than the first of
@@ -80,8 +80,6 @@ class Advisor:
         config, remedies = self.config, []
         if self.kind == "images":
             if not config.weights and config.model != "own":
-                remedies.append(
-                    "a pretrained network (--model efficientnet-lite0 --weights imagenet)"
-                )
-            remedies.append("the outputs of a frozen one (--features efficientnet-lite0)")
+                remedies.append("a pretrained network (--preset fine-tune)")
+            remedies.append("the outputs of a frozen one (--preset frozen)")
         return " or ".join([*remedies, f"a smaller lr than {config.lr:g}"])

@@ -9,7 +9,7 @@ import torch
 
 from rankbits import _check
 from rankbits.data.augment import View
-from rankbits.models import backbone
+from rankbits.models import make_backbone
 from rankbits.models.scales import TwoScales
 from rankbits.train.checkpoints import load_tensors, put, save_tensors
 from rankbits.train.run import LARGE, RUN, Inputs, load_run
@@ -45,7 +45,7 @@ def make_body(
         seen, name = run.inputs.view(run.config.augment, mirror), run.model_name
     else:
         seen = Inputs("images", side=side or LARGE, channels=3).view(mirror=mirror)
-        network, name = backbone(source, "imagenet"), source
+        network, name = make_backbone(source, "imagenet"), source
     assert seen is not None
     if smaller is not None:
         network = TwoScales(network, smaller)
@@ -65,7 +65,7 @@ def load_body(path: Path) -> Body:
         name, view, smaller = str(facts["name"]), View(**facts["view"]), facts["smaller"]
     except (KeyError, TypeError):
         _check.refuse(f"{path} is damaged: it does not say how images are seen.")
-    network = backbone(name, channels=view.channels)
+    network = make_backbone(name, channels=view.channels)
     if smaller is not None:
         network = TwoScales(network, _check.whole("smaller", smaller, 1))
     put(network, tensors, path)

@@ -70,11 +70,11 @@ def save_tensors(
     int16."""
     arrays, halves = {}, []
     for name, tensor in tensors.items():
-        found = tensor.detach().cpu().contiguous()
-        if found.dtype == torch.bfloat16:
+        plain = tensor.detach().cpu().contiguous()
+        if plain.dtype == torch.bfloat16:
             halves.append(name)
-            found = found.view(torch.int16)
-        arrays[name] = found.numpy()
+            plain = plain.view(torch.int16)
+        arrays[name] = plain.numpy()
     spelled = {"facts": json.dumps(facts), "bfloat16": json.dumps(halves)}
     write_arrays(path, kind, spelled, arrays, form=".safetensors")
 

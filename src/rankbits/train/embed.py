@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from rankbits import _check
 from rankbits.data.augment import View
 from rankbits.data.examples import Examples
 from rankbits.data.loading import Loader, in_order
 from rankbits.evaluate import evaluate
+from rankbits.train.meter import Meter
 from rankbits.train.step import precision
 from rankbits.types import pack
 
@@ -21,7 +22,7 @@ QUERIES, DATABASE = 1000, 10_000  # rows judged at a validation, at most
 FEW = 20  # of a class: fewer of them say little of each other
 
 
-def outputs(
+def compute_outputs(
     model: torch.nn.Module, inputs: torch.Tensor, view: View | None, device: torch.device
 ) -> torch.Tensor:
     """The outputs of a network outside training, float32. Where the view says so, they are the mean
@@ -30,8 +31,8 @@ def outputs(
     if view is None:
         return model(seen).float()
     seen = view.plain(seen)
-    found = model(seen).float()
-    return (found + model(seen.flip(3)).float()) / 2 if view.mirror else found
+    embeddings = model(seen).float()
+    return (embeddings + model(seen.flip(3)).float()) / 2 if view.mirror else embeddings
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,25 +71,18 @@ def embed(
         _check.refuse("Images need a View: the side the network sees.")
     if batch_size is None:
         batch_size = 32 if view is not None and device.type == "cpu" else 256
-    loader = Loader(
-        examples,
-        in_order(len(examples), batch_size),
-        side=view.stored if view else 0,
-        channels=view.channels if view else 0,
-        workers=workers,
-        cache=cache,
-        pin=device.type == "cuda",
-    )
+    batches = in_order(len(examples), batch_size)
+    loader = make_loader(examples, batches, view, device, workers, cache)
     training = model.training
     model.eval()
     parts, rows = [], []
     try:
-        with tqdm(total=len(examples), desc="embed", disable=None if progress else True) as bar:
+        with Meter("embed", len(examples), "rows", shown=progress) as meter:
             for batch in loader:
                 with precision(amp, device):
-                    parts.append(outputs(model, batch.inputs, view, device).cpu())
+                    parts.append(compute_outputs(model, batch.inputs, view, device).cpu())
                 rows.append(batch.rows)
-                bar.update(len(batch))
+                meter.update(len(batch))
     finally:
         model.train(training)
     if not parts:
@@ -96,6 +90,22 @@ def embed(
     return Embedded(
         torch.cat(parts).numpy(), torch.cat(rows).numpy(), tuple(loader.failed.values())
     )
+
+
+def make_loader(
+    examples: Examples,
+    batches: Iterable[list[int]],
+    view: View | None,
+    device: torch.device,
+    workers: int = 0,
+    cache: Path | None = None,
+) -> Loader:
+    """Read the batches of examples, images at the size the view wants."""
+    side, channels = (view.stored, view.channels) if view else (0, 0)
+    return Loader(
+        examples, batches, side=side, channels=channels, workers=workers, cache=cache,
+        pin=device.type == "cuda",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -126,32 +136,28 @@ class Validation:
         self.chance: float | None = None  # known after the first judgement
         self.queries = _at_most(held, QUERIES, draw)
         if held.labels.ndim == 2:
-            known = bool((held.labels.any(0) & train.labels.any(0)).any())
+            shared = bool((held.labels.any(0) & train.labels.any(0)).any())
         else:
-            known = bool(np.isin(held.labels, train.labels).any())
+            shared = bool(np.isin(held.labels, train.labels).any())
         few = len(self.queries) < FEW * self.queries.classes
-        self.database = _at_most(train, DATABASE, draw) if known and few else None
-
-    def measure(
-        self, model: torch.nn.Module, view: View | None, device: torch.device, **options: object
-    ) -> float:
-        """The mAP of ``judge``."""
-        return self.judge(model, view, device, **options).mean_precision
+        self.database = _at_most(train, DATABASE, draw) if shared and few else None
 
     def judge(
         self, model: torch.nn.Module, view: View | None, device: torch.device, **options: object
     ) -> ValidationResult:
         """Embed the rows and rank them; ``options`` are those of ``embed``."""
 
-        def embedded(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
+        def embed_part(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
             part = embed(model, examples, view, device=device, **options)  # type: ignore[arg-type]
             return part.embeddings, examples.labels[part.rows]
 
-        ours, labels = embedded(self.queries)
-        others = (ours, labels) if self.database is None else embedded(self.database)
-        made = pack if self.binary else np.asarray
+        ours, labels = embed_part(self.queries)
+        others = (ours, labels) if self.database is None else embed_part(self.database)
+        to_codes = pack if self.binary else np.asarray
         alone = self.database is None
-        report = evaluate(made(ours), made(others[0]), labels, others[1], k=1, exclude_self=alone)
+        report = evaluate(
+            to_codes(ours), to_codes(others[0]), labels, others[1], k=1, exclude_self=alone
+        )
         if self.chance is None:  # where all codes are equal, any order is as likely as any other
             asking, asked = (pack(np.ones((len(rows), 1))) for rows in (labels, others[1]))
             tied = evaluate(asking, asked, labels, others[1], k=1, exclude_self=alone)

@@ -9,16 +9,16 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from rankbits import _check
-from rankbits._files import alone, write_whole
+from rankbits._files import alone, data_root, write_whole
 from rankbits.data.examples import Examples
 from rankbits.data.images import ImageFiles
-from rankbits.data.root import data_root
 from rankbits.models import weights_path
 from rankbits.models.weights import PUBLISHED
 from rankbits.train.body import make_body
@@ -57,15 +57,9 @@ def frozen_features(examples: Examples, config: TrainConfig) -> Examples:
     kept = computed_once(
         path,
         len(examples),
-        lambda: _computed(examples, name, side, device=device, mirror=mirror),
+        lambda: _compute(examples, name, side, device=device, mirror=mirror),
     )
-    return Examples(
-        kept,
-        examples.labels,
-        examples.categories,
-        examples.class_names,
-        examples.category_names,
-    )
+    return replace(examples, inputs=kept)
 
 
 def computed_once(path: Path, rows: int, compute: Callable[[], np.ndarray]) -> np.ndarray:
@@ -74,8 +68,8 @@ def computed_once(path: Path, rows: int, compute: Callable[[], np.ndarray]) -> n
     path.parent.mkdir(parents=True, exist_ok=True)
     with alone(path.parent):  # of many runs that want it, one computes
         if not path.is_file():
-            found = compute()
-            write_whole(path, lambda file: np.save(file, found))  # type: ignore[arg-type]
+            features = compute()
+            write_whole(path, lambda file: np.save(file, features))  # type: ignore[arg-type]
     try:
         kept: np.ndarray = np.load(path, mmap_mode="r")
         whole = kept.ndim == 2 and len(kept) == rows
@@ -88,21 +82,21 @@ def computed_once(path: Path, rows: int, compute: Callable[[], np.ndarray]) -> n
 
 def fingerprint(examples: Examples, said: str = "", weights: Path | None = None) -> str:
     """The same 16 digits for the same images (files: names, sizes and times), words and weights."""
-    found = hashlib.blake2b(said.encode(), digest_size=8)
+    digest = hashlib.blake2b(said.encode(), digest_size=8)
     inputs = examples.inputs
     if isinstance(inputs, ImageFiles):
         for path in inputs.paths:
-            known = os.stat(path)
-            found.update(f"{path} {known.st_size} {known.st_mtime_ns}\n".encode())
+            about = os.stat(path)
+            digest.update(f"{path} {about.st_size} {about.st_mtime_ns}\n".encode())
     else:
-        found.update(str(inputs.shape).encode())
-        found.update(np.ascontiguousarray(inputs).data.cast("B"))
+        digest.update(str(inputs.shape).encode())
+        digest.update(np.ascontiguousarray(inputs).data.cast("B"))
     if weights is not None:
-        found.update(weights.read_bytes())
-    return found.hexdigest()
+        digest.update(weights.read_bytes())
+    return digest.hexdigest()
 
 
-def _computed(
+def _compute(
     examples: Examples, name: str, side: int, *, device: torch.device, mirror: bool
 ) -> np.ndarray:
     body = make_body(name, side, mirror)

@@ -8,34 +8,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from tqdm import tqdm
 
 from rankbits import _check
 from rankbits.data.batches import Batches
 from rankbits.data.examples import Examples
-from rankbits.data.loading import Batch, Loader
-from rankbits.losses import ADSH, gather
+from rankbits.data.loading import Batch
+from rankbits.losses import gather
 from rankbits.train import optimisers
-from rankbits.train.adsh import update_codes
 from rankbits.train.advice import Advisor
-from rankbits.train.checkpoints import (
-    CHECKPOINT,
-    WEIGHTS,
-    fingerprint_data,
-    load_checkpoint,
-    load_tensors,
-    put,
-    save_checkpoint,
-)
+from rankbits.train.checkpoints import fingerprint_data
 from rankbits.train.diary import Diary
-from rankbits.train.embed import Validation
+from rankbits.train.embed import Validation, embed, make_loader
 from rankbits.train.memory import BatchLoss
+from rankbits.train.meter import Meter
 from rankbits.train.processes import Processes, Stop
-from rankbits.train.run import Run
+from rankbits.train.run import Keeper, Run
 from rankbits.train.step import (
     Replay,
     batch_gradient,
-    chosen_precision,
+    choose_precision,
     precision,
     seed_of,
     set_training_mode,
@@ -65,8 +56,8 @@ class Trainer:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.loss.to(device)
         self.view = self.run.inputs.view(config.augment, config.mirror)
-        self.optimiser = optimisers.optimiser(self.model, self.loss, config)
-        self.amp = chosen_precision(config.amp, device)
+        self.optimiser = optimisers.make_optimiser(self.model, self.loss, config)
+        self.amp = choose_precision(config.amp, device)
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.amp == "fp16")
         self.steps = len(self.sampler) * config.epochs
         self.steps = min(self.steps, config.steps) if config.steps else self.steps
@@ -75,12 +66,14 @@ class Trainer:
             binary = config.head == "hash"
             self.validation = Validation(self.train, self.held, binary=binary, seed=config.seed)
         self.leads = self.processes.rank == 0
+        data = "" if self.run.folder is None else fingerprint_data(self.train, self.held)
+        self.keeper = Keeper(self.run, self.loss, self.optimiser, self.scaler, self.leads, data)
         self.diary = Diary(self.run.folder if self.leads else None, config.tensorboard)
         self.run.history = self.diary.rows
         self.unseen: list[tuple[int, torch.Tensor]] = []  # losses not looked at yet
-        self.kept: dict[str, torch.Tensor] = {}
-        self.saved = time.monotonic()
         self.mark = (time.monotonic(), 0)  # when the speed was last told, and at what count
+        self.silent_since = time.monotonic()
+        self.note = ""
         self.stop = Stop()
 
     def go(self) -> Run:
@@ -90,7 +83,7 @@ class Trainer:
         progress, config = self.run.progress, self.config
         if progress.finished:
             self.say(f"{self.run.folder} is finished: {progress.step:,} steps.")
-            return self._with_best()
+            return self._finish()
         with self.stop.listening():
             for epoch in range(progress.epoch, config.epochs):
                 self._epoch(epoch)
@@ -107,50 +100,45 @@ class Trainer:
                     break
             progress.finished = not self.stop.why
             if self.validation is None and progress.finished:
-                self._keep()
-            self._checkpoint()
+                self.keeper.keep_best()
+            self._save()
         self.diary.close()
         if self.stop.why and self.leads:
             where = f"saved at step {progress.step:,}; the same command goes on from there"
             self.say(f"{self.stop.why}: {where if self.run.folder else 'stopped'}.")
         self.stop.pass_on()
-        return self._with_best()
+        return self._finish()
 
     def _epoch(self, epoch: int) -> None:
         progress, config = self.run.progress, self.config
-        loader = Loader(
-            self.train,
-            self.sampler.at(epoch, progress.batch),
-            side=self.view.stored if self.view else 0,
-            channels=self.view.channels if self.view else 0,
-            workers=self.workers,
-            cache=self.cache,
-            pin=self.device.type == "cuda",
-        )
-        begun, self.mark = time.monotonic(), (time.monotonic(), progress.examples)
-        bar = tqdm(
-            loader, f"epoch {epoch + 1}/{config.epochs}", len(self.sampler),
-            initial=progress.batch, disable=None if self.leads else True, unit="batch",
-        )  # fmt: skip
         if progress.step >= self.steps:  # it was killed between its last step and its end
             return
-        with bar:
-            for batch in bar:
+        batches = self.sampler.at(epoch, progress.batch)
+        loader = make_loader(self.train, batches, self.view, self.device, self.workers, self.cache)
+        begun, self.mark = time.monotonic(), (time.monotonic(), progress.examples)
+        meter = Meter(
+            f"epoch {epoch + 1}/{config.epochs}", len(self.sampler), "batches", done=progress.batch,
+            shown=self.leads, say=self.say, silent_since=self.silent_since,
+        )  # fmt: skip
+        with meter:
+            for batch in loader:
                 value = self._step(batch, epoch)
                 progress.examples += len(batch) * self.processes.world
                 if progress.step % config.log_every == 0:
-                    self._tell(bar, value, epoch)
+                    self._tell(value, epoch)
                 elif self.device.type == "cpu":
                     self._look()
+                meter.update(1, self.note)
                 now = time.monotonic()
                 progress.seconds, begun = progress.seconds + now - begun, now
-                if now - self.saved >= 60 * config.checkpoint_minutes:
-                    self._checkpoint()
+                if now - self.keeper.saved >= 60 * config.checkpoint_minutes:
+                    self._save()
                 if self.processes.any(bool(self.stop.why)):
                     self.stop.why = self.stop.why or "Another process was stopped"
                     break
                 if progress.step >= self.steps:
                     break
+        self.silent_since = meter.silent_since
         self.run.failed = tuple(loader.failed.values())
         if self.run.failed and epoch == 0 and self.leads:
             self.say(f"{len(self.run.failed):,} images are left out; first: {self.run.failed[0]}")
@@ -158,13 +146,13 @@ class Trainer:
     def _step(self, batch: Batch, epoch: int) -> torch.Tensor:
         """One batch, one step of the optimiser."""
         progress, config = self.run.progress, self.config
-        rate = optimisers.rate(config, progress.step, epoch, self.steps)
+        rate = optimisers.find_rate(config, progress.step, epoch, self.steps)
         optimisers.set_rate(self.optimiser, rate)
         set_training_mode(self.model, config)
         inputs = batch.inputs.to(self.device, non_blocking=True)
         labels = batch.labels.to(self.device, non_blocking=True)
         first = self.processes.first(batch.planned)
-        drawn = self._drawn(first + batch.places)
+        drawn = self._draw(first + batch.places)
 
         def embedded(start: int, stop: int) -> torch.Tensor:
             part = inputs[start:stop]
@@ -175,8 +163,8 @@ class Trainer:
 
         def lost(z: torch.Tensor) -> torch.Tensor:
             if progress.alpha is None:
-                progress.alpha = optimisers.first_alpha(config, gather(z.detach(), labels)[0])
-            alpha = optimisers.alpha(config, progress.alpha, progress.step, self.steps)
+                progress.alpha = optimisers.choose_alpha(config, gather(z.detach(), labels)[0])
+            alpha = optimisers.find_alpha(config, progress.alpha, progress.step, self.steps)
             optimisers.set_alpha(self.loss.loss, alpha)
             return self.loss(z, labels, batch.rows)
 
@@ -201,14 +189,19 @@ class Trainer:
         progress.step += 1
         progress.batch += 1
         self.unseen.append((progress.step, value))
-        if isinstance(self.loss.loss, ADSH) and progress.batch == len(self.sampler):
-            update_codes(
-                self.loss.loss, self.model, self.train, self.view,
-                seed=seed_of(config.seed, progress.step), device=self.device, amp=self.amp,
-            )  # fmt: skip
+        after_epoch = getattr(self.loss.loss, "after_epoch", None)
+        if after_epoch is not None and progress.batch == len(self.sampler):
+            after_epoch(self._embed_rows, seed_of(config.seed, progress.step))
         return value
 
-    def _drawn(self, places: torch.Tensor) -> torch.Tensor:
+    def _embed_rows(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The outputs of training rows, and which rows they are: those that can be read."""
+        examples = self.train.subset(rows.numpy())
+        embedded = embed(self.model, examples, self.view, device=self.device, amp=self.amp)
+        outputs = torch.from_numpy(embedded.embeddings).to(self.device)
+        return outputs, rows[torch.from_numpy(embedded.rows)].to(self.device)
+
+    def _draw(self, places: torch.Tensor) -> torch.Tensor:
         """The random changes of this process's images, drawn for the batch of all processes."""
         if self.view is None:
             return torch.empty(0)
@@ -227,7 +220,7 @@ class Trainer:
                 )
         self.unseen.clear()
 
-    def _tell(self, bar: tqdm, value: torch.Tensor, epoch: int) -> None:
+    def _tell(self, value: torch.Tensor, epoch: int) -> None:
         self._look()
         progress = self.run.progress
         now = time.monotonic()
@@ -240,7 +233,7 @@ class Trainer:
             "examples_per_second": round(speed, 1),
         })  # fmt: skip
         best = "" if progress.best is None else f", mAP {progress.best:.4f}"
-        bar.set_postfix_str(f"loss {float(value):.4f}, {speed:,.0f}/s{best}", refresh=False)
+        self.note = f"loss {float(value):.4f}, {speed:,.0f} examples/s{best}"
 
     def _validate(self, last: bool) -> None:
         self._look()
@@ -249,8 +242,9 @@ class Trainer:
         progress = self.run.progress
         self.processes.average_buffers(self.model)
         judged = self.validation.judge(
-            self.model, self.view, self.device, amp=self.amp, workers=self.workers, cache=self.cache
-        )
+            self.model, self.view, self.device, amp=self.amp, workers=self.workers,
+            cache=self.cache, progress=self.leads,
+        )  # fmt: skip
         figure = judged.mean_precision
         self.diary.write({
             "step": progress.step, "epoch": progress.epoch, "validation_mAP": figure,
@@ -261,56 +255,28 @@ class Trainer:
             advisor = Advisor(self.config, self.run.inputs.kind, judged.chance, judged.rows)
             for line in advisor.lines(self.diary.rows, last):
                 self.say(line)
+            self.silent_since = time.monotonic()
         progress.worse += 1
         if progress.best is None or figure > progress.best:
             progress.best, progress.best_step, progress.worse = figure, progress.step, 0
-            self._keep()
+            self.keeper.keep_best()
 
-    def _keep(self) -> None:
-        """Keep the present weights as the best."""
-        if self.leads:
-            self.run.keep()
-        if self.run.folder is None:
-            self.kept = {n: t.detach().clone() for n, t in self.model.state_dict().items()}
-
-    def _with_best(self) -> Run:
-        self.processes.wait()
-        weights = self.run.folder / WEIGHTS if self.run.folder else None
-        if weights is not None and weights.is_file():
-            put(self.model, load_tensors(weights, "model")[0], weights)
-        elif self.kept:
-            self.model.load_state_dict(self.kept)
-        self.model.eval()
-        return self.run
-
-    def _checkpoint(self) -> None:
+    def _save(self) -> None:
         self._look()
-        self.saved = time.monotonic()
-        run = self.run
-        if run.folder is not None and self.leads:
-            data = fingerprint_data(self.train, self.held)
-            facts = {
-                "scaler": self.scaler.state_dict(),
-                "config": self.config.facts(),
-                "data": data,
-            }
-            save_checkpoint(run.folder, self.model, self.loss, self.optimiser, run.progress, facts)
+        self.keeper.save()
 
     def _resume(self) -> None:
         """Go on from the checkpoint in the folder, if there is one."""
-        folder = self.run.folder
-        if folder is not None and (folder / CHECKPOINT).is_file():
-            progress, facts = load_checkpoint(folder, self.model, self.loss, self.optimiser)
-            self.config.refuse_other(facts["config"], folder)
-            if facts.get("data", data := fingerprint_data(self.train, self.held)) != data:
-                _check.refuse(f"{folder} was trained on other data; give those, or another folder.")
-            # an epoch that was asked for later; one that patience ended stays ended
+        folder, progress = self.run.folder, self.keeper.resume()
+        if progress is not None:
+            # epochs that were asked for later; a run that patience ended stays ended
             more = progress.step < self.steps and not self.config.patience
             progress.finished = progress.finished and not more
-            if self.scaler.is_enabled():
-                self.scaler.load_state_dict(facts["scaler"])
-            self.run.progress = progress
             if not progress.finished and self.leads:
                 self.say(f"going on from step {progress.step:,} of {folder}")
         self.diary.open(self.run.progress.step)
         self.run.history = self.diary.rows
+
+    def _finish(self) -> Run:
+        self.processes.wait()
+        return self.keeper.load_best()

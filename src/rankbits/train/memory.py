@@ -7,17 +7,8 @@ from typing import Any
 
 import torch
 
-from rankbits.losses import (
-    ADSH,
-    HSWD,
-    FastAP,
-    MIHash,
-    TieAwareAP,
-    TieAwareNDCG,
-    gather,
-)
-
-WITH_DATABASE = (FastAP, TieAwareAP, TieAwareNDCG, MIHash)
+from rankbits.losses import HSWD, gather
+from rankbits.losses.protocol import takes_database, takes_rows
 
 
 class Memory(torch.nn.Module):
@@ -55,9 +46,9 @@ class Memory(torch.nn.Module):
 class BatchLoss(torch.nn.Module):
     """``loss`` of the batch of all processes, with past batches as further database.
 
-    Histogram losses rank the batch and the memory for each row of the batch. Other losses see both
-    as one batch, in which the memory's rows get no gradient. After a call, ``seen`` is the whole
-    batch: what ``remember`` puts into the memory once the step is made.
+    A loss that takes a database ranks the batch and the memory for each row of the batch. Other
+    losses see both as one batch, in which the memory's rows get no gradient. After a call, ``seen``
+    is the whole batch: what ``remember`` puts into the memory once the step is made.
     """
 
     def __init__(self, loss: Callable[..., torch.Tensor], memory: int = 0, hswd: float = 0.0):
@@ -75,13 +66,13 @@ class BatchLoss(torch.nn.Module):
         return value if self.penalty is None else value + self.penalty(whole)
 
     def _value(self, z: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        if isinstance(self.loss, ADSH):
+        if takes_rows(self.loss):
             return self.loss(z, labels, gather(z.detach()[: len(rows)], rows)[1])
         if len(self.memory) == 0:
             return self.loss(z, labels)
         database = torch.cat([z, self.memory.rows.to(z)])
         every = torch.cat([labels, self.memory.labels.to(labels)])
-        if isinstance(self.loss, WITH_DATABASE):
+        if takes_database(self.loss):
             own = torch.arange(len(z), device=z.device)
             options: dict[str, Any] = {"database": database, "database_labels": every}
             return self.loss(z, labels, self_rows=own, **options)

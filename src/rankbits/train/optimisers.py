@@ -3,49 +3,49 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
-from rankbits.losses import MIHash, Neighbours, TieAwareAP, TieAwareNDCG
-from rankbits.models import groups, head_of
-from rankbits.train.config import TrainConfig
+from rankbits.losses.protocol import takes_alpha
+from rankbits.models import find_head, group_parameters
+from rankbits.train.config import LossSettings, ScheduleSettings, TrainConfig
 
-WITH_ALPHA = (TieAwareAP, TieAwareNDCG, MIHash)
 SPREAD = 0.5  # of alpha f over the first batch: tanh is neither flat there nor a straight line
 GROWTH = 40.0  # what alpha grows by, where no end is given: TALR's 40 from 1
 
 
-def optimiser(
+def make_optimiser(
     model: torch.nn.Module, loss: torch.nn.Module, config: TrainConfig
 ) -> torch.optim.Optimizer:
     """Adam or SGD over the body at ``lr``, the head and the loss's own parameters at multiples.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
-    >>> made = optimiser(model, torch.nn.Module(), TrainConfig(lr=0.1, head_multiple=10))
-    >>> [(group["lr"], len(group["params"])) for group in made.param_groups]
+    >>> optimiser = make_optimiser(model, torch.nn.Module(), TrainConfig(lr=0.1, head_multiple=10))
+    >>> [(group["lr"], len(group["params"])) for group in optimiser.param_groups]
     [(0.1, 2), (1.0, 2)]
     """
-    head = head_of(model)
+    head = find_head(model)
     if config.freeze and head is not None:
         model.requires_grad_(False)
         head.requires_grad_(True)
-    made = groups(model, config.lr, config.head_multiple)
+    trained = group_parameters(model, config.lr, config.head_multiple)
     own = [p for p in loss.parameters() if p.requires_grad]
     if own:
-        made.append({"name": "loss", "params": own, "lr": config.lr * config.loss_multiple})
-    made = [group | {"base": group["lr"]} for group in made]
+        trained.append({"name": "loss", "params": own, "lr": config.lr * config.loss_multiple})
+    trained = [group | {"base": group["lr"]} for group in trained]
     if config.optimizer == "sgd":
         return torch.optim.SGD(
-            made, config.lr, momentum=config.momentum, weight_decay=config.weight_decay
+            trained, config.lr, momentum=config.momentum, weight_decay=config.weight_decay
         )
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind(made, config.lr, weight_decay=config.weight_decay)
+    return kind(trained, config.lr, weight_decay=config.weight_decay)
 
 
-def rate(config: TrainConfig, step: int, epoch: int, steps: int) -> float:
+def find_rate(config: ScheduleSettings, step: int, epoch: int, steps: int) -> float:
     """The factor of the learning rates at a step of ``steps``.
 
-    >>> [round(rate(TrainConfig(schedule="cosine"), s, 0, 4), 2) for s in range(4)]
+    >>> [round(find_rate(ScheduleSettings(schedule="cosine"), s, 0, 4), 2) for s in range(4)]
     [1.0, 0.85, 0.5, 0.15]
     """
     share = step / max(steps, 1)
@@ -57,7 +57,7 @@ def rate(config: TrainConfig, step: int, epoch: int, steps: int) -> float:
     return rising
 
 
-def first_alpha(config: TrainConfig, outputs: torch.Tensor) -> float:
+def choose_alpha(config: LossSettings, outputs: torch.Tensor) -> float:
     """The alpha of the first step: as ``config`` says, or such that alpha times the ``outputs`` of
     the first batch has a root mean square of ``SPREAD``.
 
@@ -65,24 +65,24 @@ def first_alpha(config: TrainConfig, outputs: torch.Tensor) -> float:
     Where alpha f is tiny all distances lie in one bin and all bits learn one thing; where it is
     large tanh is flat.
 
-    >>> round(first_alpha(TrainConfig(), torch.tensor([[0.03, 0.04], [-0.03, 0.04]])), 3)
+    >>> round(choose_alpha(LossSettings(), torch.tensor([[0.03, 0.04], [-0.03, 0.04]])), 3)
     14.142
-    >>> first_alpha(TrainConfig(alpha=4), torch.zeros(2, 2))
+    >>> choose_alpha(LossSettings(alpha=4), torch.zeros(2, 2))
     4
     """
     if config.alpha is not None:
         return config.alpha
     size = float(outputs.detach().float().square().mean().sqrt()) if outputs.numel() else 0.0
-    found = SPREAD / size if size > 0 else 1.0
-    return found if math.isfinite(found) else 1.0
+    alpha = SPREAD / size if size > 0 else 1.0
+    return alpha if math.isfinite(alpha) else 1.0
 
 
-def alpha(config: TrainConfig, start: float, step: int, steps: int) -> float:
+def find_alpha(config: LossSettings, start: float, step: int, steps: int) -> float:
     """The alpha of tanh(alpha f) at a step: ``start``, growing geometrically from there to
     ``alpha_end`` (TALR, appendix D), or by HashNet's sqrt(1 + floor(step/200)).
 
-    >>> config = TrainConfig(continuation="grow", alpha_end=100)
-    >>> [round(alpha(config, 1.0, s, 2), 3) for s in (0, 1, 2)]
+    >>> config = LossSettings(continuation="grow", alpha_end=100)
+    >>> [round(find_alpha(config, 1.0, s, 2), 3) for s in (0, 1, 2)]
     [1.0, 10.0, 100.0]
     """
     if config.continuation == "grow":
@@ -93,17 +93,15 @@ def alpha(config: TrainConfig, start: float, step: int, steps: int) -> float:
     return start
 
 
-def alpha_of(loss: object) -> float | None:
+def alpha_of(loss: Any) -> float | None:
     """The alpha of a loss, or None where it has no tanh of its own, as CEL and FastAP."""
-    inner = loss.loss if isinstance(loss, Neighbours) else loss
-    return inner.alpha if isinstance(inner, WITH_ALPHA) else None
+    return loss.alpha if takes_alpha(loss) else None
 
 
-def set_alpha(loss: object, value: float) -> None:
+def set_alpha(loss: Any, value: float) -> None:
     """Set the alpha of a loss, if it has one."""
-    inner = loss.loss if isinstance(loss, Neighbours) else loss
-    if isinstance(inner, WITH_ALPHA):
-        inner.alpha = value
+    if takes_alpha(loss):
+        loss.alpha = value
 
 
 def set_rate(optimiser: torch.optim.Optimizer, factor: float) -> None:

@@ -49,9 +49,9 @@ class Processes:
         """Whether ``flag`` is set in any process: all must leave the loop at the same step."""
         if self.world == 1:
             return flag
-        found = torch.tensor([int(flag)], device=self.device)
-        dist.all_reduce(found, dist.ReduceOp.MAX)
-        return bool(found)
+        flags = torch.tensor([int(flag)], device=self.device)
+        dist.all_reduce(flags, dist.ReduceOp.MAX)
+        return bool(flags)
 
     def average_buffers(self, model: torch.nn.Module) -> None:
         """Replace running statistics, which differ between processes, by their mean."""

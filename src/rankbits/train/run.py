@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,8 +17,17 @@ from rankbits._files import write_whole
 from rankbits.data.augment import View
 from rankbits.data.examples import Examples
 from rankbits.data.images import ImageFiles, measure
-from rankbits.models import embedder
-from rankbits.train.checkpoints import WEIGHTS, Progress, load_tensors, put, save_tensors
+from rankbits.models import make_embedder
+from rankbits.train.checkpoints import (
+    CHECKPOINT,
+    WEIGHTS,
+    Progress,
+    load_checkpoint,
+    load_tensors,
+    put,
+    save_checkpoint,
+    save_tensors,
+)
 from rankbits.train.config import TrainConfig
 from rankbits.train.diary import read_log
 from rankbits.train.embed import Embedded, embed
@@ -84,7 +94,7 @@ def build_model(config: TrainConfig, inputs: Inputs) -> torch.nn.Module:
     own |= {"inputs": inputs.dim} if inputs.kind == "features" else {"channels": inputs.channels}
     if name == "mlp":
         own |= {"hidden": (config.hidden,), "features": config.hidden}
-    return embedder(name, config.width, config.head, config.weights, **own)
+    return make_embedder(name, config.width, config.head, config.weights, **own)
 
 
 @dataclass(eq=False)
@@ -155,6 +165,64 @@ class Run:
             save_tensors(self.folder / WEIGHTS, "model", tensors, asdict(self.progress))
 
 
+@dataclass(eq=False)
+class Keeper:
+    """Writes into the folder of a run, or keeps the best weights in memory where it has none.
+
+    ``writes``: whether this process does it; of several, one writes and all read.
+    """
+
+    run: Run
+    loss: torch.nn.Module
+    optimiser: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+    writes: bool
+    data: str = ""  # a fingerprint of what is learned from
+    best: dict[str, torch.Tensor] = field(default_factory=dict)
+    saved: float = field(default_factory=time.monotonic)
+
+    def keep_best(self) -> None:
+        """Keep the present weights as the best."""
+        if self.writes:
+            self.run.keep()
+        if self.run.folder is None:
+            self.best = {n: t.detach().clone() for n, t in self.run.model.state_dict().items()}
+
+    def load_best(self) -> Run:
+        """Give the network its best weights, and evaluation mode."""
+        run = self.run
+        weights = run.folder / WEIGHTS if run.folder else None
+        if weights is not None and weights.is_file():
+            put(run.model, load_tensors(weights, "model")[0], weights)
+        elif self.best:
+            run.model.load_state_dict(self.best)
+        run.model.eval()
+        return run
+
+    def save(self) -> None:
+        """Write the checkpoint."""
+        self.saved = time.monotonic()
+        run = self.run
+        if run.folder is not None and self.writes:
+            facts = {"scaler": self.scaler.state_dict(), "config": run.config.facts()}
+            facts |= {"data": self.data}  # type: ignore[dict-item]
+            save_checkpoint(run.folder, run.model, self.loss, self.optimiser, run.progress, facts)
+
+    def resume(self) -> Progress | None:
+        """Load the checkpoint in the folder, if there is one -> where it stands."""
+        run = self.run
+        if run.folder is None or not (run.folder / CHECKPOINT).is_file():
+            return None
+        progress, facts = load_checkpoint(run.folder, run.model, self.loss, self.optimiser)
+        run.config.refuse_other(facts["config"], run.folder)
+        if facts.get("data", self.data) != self.data:
+            _check.refuse(f"{run.folder} was trained on other data; give those, or another folder.")
+        if self.scaler.is_enabled():
+            self.scaler.load_state_dict(facts["scaler"])
+        run.progress = progress
+        return progress
+
+
 def as_examples(value: Any) -> Examples:
     """Unlabelled examples of an array, or of paths."""
     if isinstance(value, (str, Path)):
@@ -165,8 +233,8 @@ def as_examples(value: Any) -> Examples:
             value if isinstance(value, ImageFiles) else ImageFiles(np.array(list(map(str, value))))
         )
         return Examples(files, np.zeros(len(files), np.int64))
-    found = _check.array("inputs", value)
-    return Examples(found, np.zeros(len(found), np.int64))
+    inputs = _check.array("inputs", value)
+    return Examples(inputs, np.zeros(len(inputs), np.int64))
 
 
 def read_facts(folder: Path) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,15 +11,16 @@ from typing import Any
 import torch
 
 from rankbits import _check
-from rankbits._files import alone, sweep_unfinished
+from rankbits._files import alone, data_root, sweep_unfinished
 from rankbits.data.examples import Examples
-from rankbits.data.root import data_root
-from rankbits.data.samplers import sampler
-from rankbits.losses.named import named
+from rankbits.data.protocol import Protocol
+from rankbits.data.samplers import make_sampler
+from rankbits.losses.named import make_loss
 from rankbits.train.body import BODY, make_body, save_body
 from rankbits.train.config import TrainConfig
 from rankbits.train.loop import Trainer
 from rankbits.train.memory import BatchLoss
+from rankbits.train.meter import print_line
 from rankbits.train.optimisers import alpha_of, set_alpha
 from rankbits.train.processes import Processes, device_of
 from rankbits.train.run import RUN, Run, build_model, inputs_of, read_facts
@@ -34,6 +34,7 @@ def train(
     *,
     examples: Examples | None = None,
     held: Examples | None = None,
+    protocol: Protocol | None = None,
     model: str | torch.nn.Module | None = None,
     loss: str | Callable[..., torch.Tensor] | None = None,
     say: Callable[[str], None] | None = None,
@@ -42,9 +43,10 @@ def train(
     """Train as ``config`` says, with ``changes`` to it by name -> ``Run``.
 
     ``examples`` stand in for ``config.data`` (a share of them is held out, or ``held`` is given),
-    ``model`` may be any module from inputs to (M, width), and ``loss`` any callable of
-    (embeddings, labels), instead of a name. With ``config.out`` the run is kept in
-    that folder, and the same call goes on with a run that was stopped or killed.
+    and so do the training rows of a ``protocol``; ``model`` may be any module from inputs to
+    (M, width), and ``loss`` any callable of (embeddings, labels), instead of a name. With
+    ``config.out`` the run is kept in that folder, and the same call goes on with a run that was
+    stopped or killed.
 
     >>> import rankbits as rb
     >>> from rankbits.data import Examples, digits
@@ -59,13 +61,13 @@ def train(
     if isinstance(loss, str):
         changes["loss"], loss = loss, None
     config = (config or TrainConfig()).with_changes(**changes)
-    tell = say or (lambda line: print(line, file=sys.stderr, flush=True))
+    tell = say or print_line
     chosen = alpha_of(loss)  # by whoever made the loss, and theirs again afterwards
     if chosen is not None and config.alpha is None:
         config = config.with_changes(alpha=chosen)
     try:
         with torch.random.fork_rng(), ExitStack() as stack:
-            return _trainer(config, examples, held, model, loss, tell, stack).go()
+            return _trainer(config, examples, held, protocol, model, loss, tell, stack).go()
     finally:
         if chosen is not None:
             set_alpha(loss, chosen)
@@ -75,6 +77,7 @@ def _trainer(
     config: TrainConfig,
     examples: Examples | None,
     held: Examples | None,
+    protocol: Protocol | None,
     model: torch.nn.Module | None,
     loss: Callable[..., torch.Tensor] | None,
     say: Callable[[str], None],
@@ -86,7 +89,7 @@ def _trainer(
         stack.enter_context(alone(folder, wait=False))
         sweep_unfinished(folder)
     if examples is None:
-        source = read_source(config)
+        source = read_source(config, protocol)
     else:
         source = Source(examples, held) if held is not None else own_source(examples, config)
     _check.not_empty("training set", len(source.train))
@@ -100,10 +103,10 @@ def _trainer(
     torch.manual_seed(config.seed)
     labels = source.train.labels
     options = config.options or {}
-    made = loss or named(config.loss, config.width, labels, **options)
-    if loss is None and "alpha" in options and alpha_of(made) is not None:
+    chosen = loss or make_loss(config.loss, config.width, labels, **options)
+    if loss is None and "alpha" in options and alpha_of(chosen) is not None:
         _check.refuse("alpha is a setting of the run; give it there, not in the loss's options.")
-    batches = sampler(
+    batches = make_sampler(
         config.sampler,
         labels,
         source.train.categories,
@@ -129,9 +132,9 @@ def _trainer(
         source.train,
         source.held,
         batches,
-        BatchLoss(made, config.memory, config.hswd),
+        BatchLoss(chosen, config.memory, config.hswd),
         processes,
-        workers_of(config),
+        count_workers(config),
         data_root(config.root) / "decoded" if config.cache else None,
         say,
     )
@@ -160,7 +163,7 @@ def _holds_something(folder: Path) -> bool:
     return folder.is_dir() and any(path.name[0] != "." for path in folder.iterdir())
 
 
-def workers_of(config: TrainConfig) -> int:
+def count_workers(config: TrainConfig) -> int:
     """The number of processes that decode images: as asked for, or one fewer than the cores."""
     if config.workers is not None:
         return _check.whole("workers", config.workers, 0)

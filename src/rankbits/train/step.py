@@ -23,8 +23,8 @@ import torch
 import torch.distributed as dist
 
 from rankbits import _check
-from rankbits.models import head_of
-from rankbits.train.config import TrainConfig
+from rankbits.models import find_head
+from rankbits.train.config import NetworkSettings
 
 BUCKET = 1 << 23  # numbers that travel together between processes
 
@@ -110,11 +110,11 @@ def batch_gradient(
     half = graph.dtype in (torch.float16, torch.bfloat16)  # ranks are made in full precision
     z = (graph.detach().float() if half else graph.detach()).requires_grad_()
     value = loss(z)
-    found = torch.autograd.grad(scale(value), [z, *own], allow_unused=True)
-    for parameter, its in zip(own, found[1:], strict=True):
+    slopes = torch.autograd.grad(scale(value), [z, *own], allow_unused=True)
+    for parameter, its in zip(own, slopes[1:], strict=True):
         if its is not None:
             parameter.grad = its if parameter.grad is None else parameter.grad + its
-    slope = torch.zeros_like(z) if found[0] is None else found[0]
+    slope = torch.zeros_like(z) if slopes[0] is None else slopes[0]
     if len(starts) == 1:
         graph.backward(slope.to(graph.dtype))
     elif len(starts) > 1:
@@ -129,17 +129,17 @@ def batch_gradient(
     return value.detach(), z.detach()
 
 
-def frozen_statistics(model: torch.nn.Module) -> None:
+def freeze_statistics(model: torch.nn.Module) -> None:
     """Put batch normalisation into evaluation mode, so that its statistics do not change."""
     for module in model.modules():
         if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
             module.eval()
 
 
-def set_training_mode(model: torch.nn.Module, config: TrainConfig) -> None:
+def set_training_mode(model: torch.nn.Module, config: NetworkSettings) -> None:
     """Put a network into training mode, but for what the settings freeze."""
     model.train()
-    head = head_of(model)
+    head = find_head(model)
     if config.freeze and head is not None:
         model.eval()
         head.train()
@@ -147,7 +147,7 @@ def set_training_mode(model: torch.nn.Module, config: TrainConfig) -> None:
         if isinstance(before, torch.nn.Module):
             before.train()
     elif config.batch_norm == "frozen":
-        frozen_statistics(model)
+        freeze_statistics(model)
 
 
 def sum_gradients(parameters: Sequence[torch.Tensor]) -> None:
@@ -177,7 +177,7 @@ def precision(amp: str, device: torch.device) -> AbstractContextManager[None]:
     return torch.autocast(device.type, kind)
 
 
-def chosen_precision(amp: str, device: torch.device) -> str:
+def choose_precision(amp: str, device: torch.device) -> str:
     """What 'auto' means on this device."""
     if amp != "auto":
         return amp

@@ -40,7 +40,7 @@ def taught_examples(
         _check.refuse("Teachers need one class for each example; got multi-hot labels.")
     folders = [name.strip() for name in teachers.split(",") if name.strip()]
     runs = [load_run(Path(name), device=str(device_of(device))) for name in folders]
-    rows, labels = surest(runs, train, unlabelled, share, mirror)
+    rows, labels = pick_surest(runs, train, unlabelled, share, mirror)
     chosen = unlabelled.subset(rows)
     inputs: np.ndarray | ImageFiles
     if isinstance(train.inputs, ImageFiles) and isinstance(chosen.inputs, ImageFiles):
@@ -52,7 +52,7 @@ def taught_examples(
     return Examples(inputs, np.concatenate([train.labels, labels]), class_names=train.class_names)
 
 
-def surest(
+def pick_surest(
     teachers: Sequence[Run],
     train: Examples,
     unlabelled: Examples,
@@ -71,7 +71,7 @@ def surest(
     >>> run = Run(torch.nn.Identity(), TrainConfig(bits=2), Inputs("features", dim=2))
     >>> known = Examples(np.float32([[1, 0], [0, 1]]), [3, 5])
     >>> new = Examples(np.float32([[2, 1], [9, 1], [1, 8], [3, 4]]), [0, 0, 0, 0])
-    >>> surest([run], known, new, 0.5)
+    >>> pick_surest([run], known, new, 0.5)
     (array([1, 2]), array([3, 5]))
     """
     if not 0 < _check.number("taught", share) <= 1:
@@ -79,8 +79,8 @@ def surest(
     classes = np.unique(train.labels)
     votes = np.zeros((len(unlabelled), len(classes)))
     for run in teachers:
-        known, new = (_unit(_outputs(run, part, mirror)) for part in (train, unlabelled))
-        middles = _unit(np.stack([known[train.labels == c].mean(axis=0) for c in classes]))
+        labelled, new = (_unit(_compute_outputs(run, part, mirror)) for part in (train, unlabelled))
+        middles = _unit(np.stack([labelled[train.labels == c].mean(axis=0) for c in classes]))
         scores = np.exp((new @ middles.T - 1) / SHARP)
         votes += scores / scores.sum(axis=1, keepdims=True)
     best = votes.argmax(axis=1)
@@ -94,20 +94,20 @@ def surest(
     return rows, classes[best[rows]]
 
 
-def _outputs(run: Run, examples: Examples, mirror: bool) -> np.ndarray:
+def _compute_outputs(run: Run, examples: Examples, mirror: bool) -> np.ndarray:
     """The outputs of a teacher. They are kept in its folder, because it may teach several runs,
     unless that folder cannot be written."""
 
-    def computed() -> np.ndarray:
-        found = run.embed(examples, mirror=mirror or None).embeddings
-        _check.same_length("images that can be read", len(found), "the images", len(examples))
-        return found
+    def compute() -> np.ndarray:
+        outputs = run.embed(examples, mirror=mirror or None).embeddings
+        _check.same_length("images that can be read", len(outputs), "the images", len(examples))
+        return outputs
 
     if run.folder is None or not os.access(run.folder, os.W_OK):
-        return computed()
+        return compute()
     mirror = mirror or run.config.mirror
     key = fingerprint(examples, "mirror" if mirror else "", run.folder / WEIGHTS)
-    return computed_once(run.folder / "outputs" / f"{key}.npy", len(examples), computed)
+    return computed_once(run.folder / "outputs" / f"{key}.npy", len(examples), compute)
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:

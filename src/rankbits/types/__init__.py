@@ -1,9 +1,20 @@
-"""The nouns that travel: Codes, Results, Ranking, Report, Evidence; they hardly compute."""
+"""What rooms give each other: Codes, Questions, Results, Ranking, Report, Evidence."""
 
 from rankbits.types.codes import Codes, pack
 from rankbits.types.evidence import Evidence
+from rankbits.types.questions import Decoder, Questions
 from rankbits.types.ranking import Ranking
 from rankbits.types.report import Figure, Report
 from rankbits.types.results import Results
 
-__all__ = ["Codes", "Evidence", "Figure", "Ranking", "Report", "Results", "pack"]
+__all__ = [
+    "Codes",
+    "Decoder",
+    "Evidence",
+    "Figure",
+    "Questions",
+    "Ranking",
+    "Report",
+    "Results",
+    "pack",
+]

@@ -92,11 +92,11 @@ class Codes:
         for name, value in columns.items():
             if value is None:
                 continue
-            words = np.asarray(value).dtype.kind == "U" if name in ("ids", "labels") else False
-            if words and Path(path).suffix != ".npz":
+            strings = name in ("ids", "labels") and np.asarray(value).dtype.kind == "U"
+            if strings and Path(path).suffix != ".npz":
                 _check.refuse(f"{name} that are strings need an .npz; got {path}.")
-            found = np.asarray(value) if words else _check.array(name, value)
-            arrays[name] = _check.finite(name, found)
+            column = np.asarray(value) if strings else _check.array(name, value)
+            arrays[name] = _check.finite(name, column)
             _check.same_length(name, len(arrays[name]), "the codes", len(self))
         facts = {"bits": str(self.bits)}
         if self.fingerprint is not None:
@@ -121,7 +121,7 @@ class Codes:
 
 
 def is_codes(path: str | os.PathLike[str]) -> bool:
-    """Whether a file says that it holds codes; one that cannot be read does not."""
+    """Whether a file is one of codes; False where it cannot be read."""
     try:
         return read_kind(path) == "codes"
     except _check.Refusal:
@@ -129,37 +129,39 @@ def is_codes(path: str | os.PathLike[str]) -> bool:
 
 
 def check_fingerprint(value: Any) -> None:
-    """Refuse what cannot be the fingerprint of an encoder."""
+    """Refuse a value that is no fingerprint of an encoder."""
     if value is not None and not (isinstance(value, str) and FINGERPRINT.fullmatch(value)):
         _check.refuse(f"fingerprint must be 16 hexadecimal digits or None; got {value!r}.")
 
 
-def check_same_encoder(codes: str | None, others: str | None, holder: str) -> None:
-    """Refuse to compare codes of two encoders; where one is unknown, nothing can be said.
+def check_same_encoder(
+    codes: str | None, others: str | None, holder: str, what: str = "codes"
+) -> None:
+    """Refuse to compare codes of two encoders; where one is not known, nothing is refused.
 
     >>> check_same_encoder("0123456789abcdef", None, "The index")
     """
     if codes is not None and others is not None and codes != others:
         _check.refuse(
-            f"These codes were made by encoder {codes}; {holder} holds codes of encoder {others}. "
+            f"These {what} were made by encoder {codes}; {holder} holds codes of encoder {others}. "
             "Codes of different encoders cannot be compared."
         )
 
 
 def pack(signs: Any) -> Codes:
-    """Bits of numbers, (n, bits) -> ``Codes``: greater than zero is a one bit.
+    """Make bits of numbers, (n, bits) -> ``Codes``: greater than zero is a one bit.
 
-    Takes arrays and tensors of any real dtype on any device; a tensor elsewhere is packed where it
-    lies, so that only bits travel.
+    Takes arrays and tensors of any real dtype on any device; a tensor on a GPU is packed there, so
+    that only bits are copied.
 
     >>> pack([[0.3, -2.0, 0.0, 1.5]]).signs()
     array([[ 1, -1, -1,  1]], dtype=int8)
     """
     if isinstance(signs, torch.Tensor) and signs.device.type != "cpu":
         return _pack_on_device(signs)  # pragma: no cover - needs a GPU
-    found = _check.finite("signs", _check.matrix("signs", signs))
-    bits = _check.whole("The number of columns (bits)", found.shape[1], 1)
-    return Codes(np.packbits(found > 0, axis=1), bits)
+    numbers = _check.finite("signs", _check.matrix("signs", signs))
+    bits = _check.whole("The number of columns (bits)", numbers.shape[1], 1)
+    return Codes(np.packbits(numbers > 0, axis=1), bits)
 
 
 def _pack_on_device(signs: torch.Tensor) -> Codes:

@@ -1,4 +1,4 @@
-"""Evidence: what a judged ranking leaves behind, so that more can be asked of it later."""
+"""Evidence: what lies behind a report, kept so that a comparison can be made later."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Evidence:
     they were. ``codes`` is None where floats were ranked, or the file would have been too large.
 
     >>> import tempfile
-    >>> one = Codes(np.array([[128], [192]], np.uint8), 2)
-    >>> kept = Evidence({"mAP": [0.5, 1.0]}, (one, one), ([4, 5], [4, 5]))
+    >>> codes = Codes(np.array([[128], [192]], np.uint8), 2)
+    >>> evidence = Evidence({"mAP": [0.5, 1.0]}, (codes, codes), ([4, 5], [4, 5]))
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     kept.save(f"{folder}/judged.npz")
+    ...     evidence.save(f"{folder}/judged.npz")
     ...     again = Evidence.load(f"{folder}/judged.npz")
     >>> again.codes, again.labels[0], again.per_query["mAP"]
     ((Codes(2 rows of 2 bits), Codes(2 rows of 2 bits)), array([4, 5]), array([0.5, 1. ]))
@@ -43,11 +43,11 @@ class Evidence:
     exclude_self: bool = False
 
     def __post_init__(self) -> None:
-        found = {n: np.asarray(v, np.float64) for n, v in self.per_query.items()}
+        figures = {n: np.asarray(v, np.float64) for n, v in self.per_query.items()}
         _check.choice("relevance", self.relevance, ("any", "count"))
-        if len({v.shape for v in found.values()} | {(len(v),) for v in found.values()}) > 1:
+        if len({v.shape for v in figures.values()} | {(len(v),) for v in figures.values()}) > 1:
             _check.refuse("per_query must have one (Q,) array for each figure, all of one length.")
-        object.__setattr__(self, "per_query", found)
+        object.__setattr__(self, "per_query", figures)
         if self.codes is not None:
             _check.same_bits(self.codes[0].bits, self.codes[1].bits)
         for name, pair in (("labels", self.labels), ("rows", self.rows)):
@@ -70,9 +70,9 @@ class Evidence:
                 large[f"{side}.packed"] = self.codes[i].packed
                 facts["bits"] = str(self.codes[i].bits)
             if self.labels is not None:
-                large[f"{side}.labels"], facts["classes"] = _small(self.labels[i])
+                large[f"{side}.labels"], facts["classes"] = _pack_labels(self.labels[i])
             if self.rows is not None:
-                large[f"{side}.rows"] = _least(self.rows[i])
+                large[f"{side}.rows"] = _shrink_dtype(self.rows[i])
         if sum(a.nbytes for a in large.values()) <= MOST_BYTES:
             arrays |= large
         write_arrays(path, "judged", facts, arrays)
@@ -92,29 +92,31 @@ class Evidence:
                 query, database = (Codes(p, int(facts["bits"])) for p in pairs.pop("packed"))
                 pairs["codes"] = (query, database)
             if "labels" in pairs:
-                pairs["labels"] = tuple(_large(a, facts["classes"]) for a in pairs["labels"])
+                pairs["labels"] = tuple(
+                    _unpack_labels(a, facts["classes"]) for a in pairs["labels"]
+                )
             figures = {n[7:]: a for n, a in arrays.items() if n.startswith("figure.")}
             return Evidence(figures, relevance=facts["relevance"], exclude_self=alone, **pairs)
         except (KeyError, ValueError) as error:
             reason = f": {error}" if isinstance(error, _check.Refusal) else "."
-            _check.refuse(f"{path} is damaged or not what a judged run leaves{reason}")
+            _check.refuse(f"{path} is damaged or not the evidence of a judged run{reason}")
 
 
-def _least(whole: np.ndarray) -> np.ndarray:
+def _shrink_dtype(numbers: np.ndarray) -> np.ndarray:
     """Whole numbers in the smallest dtype that holds them."""
-    if whole.dtype.kind not in "iu" or not whole.size:
-        return whole
-    wanted = np.result_type(np.min_scalar_type(whole.min()), np.min_scalar_type(whole.max()))
-    return whole.astype(wanted) if wanted.kind in "iu" else whole
+    if numbers.dtype.kind not in "iu" or not numbers.size:
+        return numbers
+    dtype = np.result_type(*map(np.min_scalar_type, (numbers.min(), numbers.max())))
+    return numbers.astype(dtype) if dtype.kind in "iu" else numbers
 
 
-def _small(labels: np.ndarray) -> tuple[np.ndarray, str]:
+def _pack_labels(labels: np.ndarray) -> tuple[np.ndarray, str]:
     if labels.ndim == 1:
-        return _least(labels), "0"
+        return _shrink_dtype(labels), "0"
     return np.packbits(labels.astype(bool), axis=1), str(labels.shape[1])
 
 
-def _large(found: np.ndarray, classes: str) -> np.ndarray:
+def _unpack_labels(packed: np.ndarray, classes: str) -> np.ndarray:
     if classes == "0":
-        return found.astype(np.int64)
-    return np.unpackbits(found, axis=1, count=int(classes)).astype(bool)
+        return packed.astype(np.int64)
+    return np.unpackbits(packed, axis=1, count=int(classes)).astype(bool)

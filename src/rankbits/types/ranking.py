@@ -1,4 +1,4 @@
-"""Ranking: the hinge between distances and metrics."""
+"""Ranking: what metrics are computed from, counts of items by distance and relevance."""
 
 from __future__ import annotations
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from rankbits import _check
+from rankbits import _check, _page
 from rankbits._files import write_whole
-from rankbits.types import page
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One number of a report: its mean over tie orders, the range they span, and what it means."""
+    """A number of a report: its mean over all orders of ties, the range they span, and what it
+    means."""
 
     name: str
     value: float
@@ -36,10 +36,15 @@ class Figure:
         """The value with four digits, or "undefined" where no query has a relevant item."""
         return "undefined" if math.isnan(self.value) else f"{self.value:.4f}"
 
+    @property
+    def range_of_ties(self) -> str:
+        """What other orders of ties could make of it, in words."""
+        return f"{self.worst:.4f} to {self.best:.4f}" if self.tied else "no tie matters"
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report:
-    """What ``evaluate`` found: figures, how they were reached, and what was left out.
+    """What ``evaluate`` gives: figures, how they were computed, and what was left out.
 
     ``report["mAP"]`` is a figure's value, ``report.figures["mAP"]`` the whole figure,
     ``report.per_query["mAP"]`` its value for each query (nan where nothing is relevant).
@@ -94,7 +99,7 @@ class Report:
         for figure in self.figures.values():
             line = f"{figure.name:<{width}}  {figure.spelled}"
             if figure.tied:
-                line += f"  (ties could make it {figure.worst:.4f} to {figure.best:.4f})"
+                line += f"  (ties could make it {figure.range_of_ties})"
             lines.append(line)
         return "\n".join([*lines, *(["", *self.remarks] if self.remarks else [])])
 
@@ -108,9 +113,9 @@ class Report:
             "notes": list(self.notes),
             "figures": {
                 f.name: {
-                    "mean": _number(f.value),
-                    "worst": _number(f.worst),
-                    "best": _number(f.best),
+                    "mean": _jsonable(f.value),
+                    "worst": _jsonable(f.worst),
+                    "best": _jsonable(f.best),
                     "definition": f.definition,
                 }
                 for f in self.figures.values()
@@ -125,25 +130,28 @@ class Report:
     def from_json(text: str | bytes, name: str = "the text") -> Report:
         """Read back ``to_json``; ``name`` is what a refusal calls it.
 
-        >>> one = Report({"mAP": Figure("mAP", 0.5, 0.4, 0.6, "AP")}, "By hand.", 3, 9, 16)
-        >>> Report.from_json(one.to_json()).figures["mAP"].worst
+        >>> report = Report({"mAP": Figure("mAP", 0.5, 0.4, 0.6, "AP")}, "By hand.", 3, 9, 16)
+        >>> Report.from_json(report.to_json()).figures["mAP"].worst
         0.4
         """
         try:
-            found = json.loads(text)
+            facts = json.loads(text)
             figures = {}
-            for row, f in found["figures"].items():
-                mean, worst, best = (_float(f[part]) for part in ("mean", "worst", "best"))
+            for row, f in facts["figures"].items():
+                mean, worst, best = (
+                    math.nan if f[part] is None else float(f[part])
+                    for part in ("mean", "worst", "best")
+                )
                 figures[str(row)] = Figure(str(row), mean, worst, best, str(f["definition"]))
-            bits = found["bits"]
+            bits = facts["bits"]
             return Report(
                 figures=figures,
-                protocol=str(found["protocol"]),
-                queries=int(found["queries"]),
-                database=int(found["database"]),
+                protocol=str(facts["protocol"]),
+                queries=int(facts["queries"]),
+                database=int(facts["database"]),
                 bits=None if bits is None else int(bits),
-                without_relevant=int(found["without_relevant"]),
-                notes=tuple(map(str, found["notes"])),
+                without_relevant=int(facts["without_relevant"]),
+                notes=tuple(map(str, facts["notes"])),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
             _check.refuse(f"{name} is not a report in JSON, as rankbits evaluate --json prints it.")
@@ -166,21 +174,16 @@ class Report:
             "|---|---|---|---|",
         ]
         for f in self.figures.values():
-            span = f"{f.worst:.4f} to {f.best:.4f}" if f.tied else "the same"
-            lines.append(f"| {f.name} | {f.spelled} | {span} | {f.definition} |")
+            lines.append(f"| {f.name} | {f.spelled} | {f.range_of_ties} | {f.definition} |")
         return "\n".join([*lines, *(x for r in self.remarks for x in ("", r))])
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write one self-contained page: a bar for each figure with the range of its ties."""
-        text = page.render(
+        text = _page.render_report(
             title=self.title, protocol=self.protocol, remarks=self.remarks, figures=self.figures
         )
         write_whole(path, lambda file: file.write(text.encode()))
 
 
-def _float(value: Any) -> float:
-    return float("nan") if value is None else float(value)
-
-
-def _number(value: float) -> float | None:
+def _jsonable(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None

@@ -11,12 +11,12 @@ import numpy as np
 class Results:
     """What a search found: ``ids`` and ``distances``, nearest first, equal distances by id.
 
-    A search for k gives two (queries, k) arrays. A search within a radius finds another number for
-    each query: the arrays are flat and ``offsets`` (queries + 1,) says where each query begins.
+    A search for k gives two (queries, k) arrays. A search within a radius finds a different number
+    for each query: the arrays are flat and ``offsets`` (queries + 1,) says where a query begins.
     ``results[i]`` is ``(ids, distances)`` of query i in both.
 
-    >>> found = Results(np.array([4, 7, 1]), np.array([0, 2, 1]), offsets=np.array([0, 2, 3]))
-    >>> len(found), found[1]
+    >>> results = Results(np.array([4, 7, 1]), np.array([0, 2, 1]), offsets=np.array([0, 2, 3]))
+    >>> len(results), results[1]
     (2, (array([1]), array([1])))
     """
 

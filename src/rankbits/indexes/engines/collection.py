@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
-from rankbits.indexes import index as checks
+from rankbits.indexes import checks
 
 
 def create_collection(
@@ -55,3 +55,17 @@ def spell_ids(ids: np.ndarray) -> list:
 
 def read_ids(hits: Any, strings: bool) -> list:
     return [unquote(hit["id"]) if strings else hit["id"] for hit in hits]
+
+
+def put_codes(client: Any, table: str, keys: list, packed: np.ndarray, seconds: float) -> None:
+    """Put packed codes under ``keys``, as Milvus spells them, in place of what was there."""
+    pairs = zip(keys, packed, strict=True)
+    client.upsert(table, [{"id": k, "code": c.tobytes()} for k, c in pairs], timeout=seconds)
+
+
+def fetch_codes(client: Any, table: str, keys: list, seconds: float) -> dict[Any, np.ndarray]:
+    """The packed codes of ``keys``, as they are spelled in Milvus, by id."""
+    rows = client.get(table, keys, output_fields=["code"], timeout=seconds)
+    names = read_ids(rows, bool(keys) and isinstance(keys[0], str))
+    codes = (np.frombuffer(b"".join(row["code"]), np.uint8) for row in rows)
+    return dict(zip(names, codes, strict=True))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbits import _check
-from rankbits.indexes import index as checks
+from rankbits.indexes import checks
 from rankbits.indexes.engines.columns import check_column, column_kind
 from rankbits.indexes.engines.notes import read_note, write_note
 from rankbits.indexes.engines.opening import (
@@ -240,11 +240,12 @@ class DuckDBIndex(HammingIndex):
         )
 
     def search(
-        self, queries: Codes, k: int, *, among: Any = None, where: str | None = None
+        self, queries: Any, k: int, *, among: Any = None, where: str | None = None, **options: Any
     ) -> Results:
-        """The k nearest for each query among the ids and rows allowed, (Q, min(k, candidates))."""
+        """The k nearest for each query among the ids and rows allowed, (Q, min(k, candidates));
+        ``options`` are those of every index."""
         checks.check_k(k)
-        return super().search(queries, k, among=self._allowed(among, where))
+        return super().search(queries, k, among=self._allowed(among, where), **options)
 
     def within(
         self, queries: Codes, radius: int, *, among: Any = None, where: str | None = None

@@ -12,18 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbits import _check
-from rankbits.indexes import index as checks
-from rankbits.indexes.engines import lite
-from rankbits.indexes.engines.collection import (
-    create_collection,
-    draw_ids,
-    find_largest,
-    read_ids,
-    spell_ids,
-)
+from rankbits.indexes import checks
+from rankbits.indexes.engines import collection, lite
+from rankbits.indexes.engines.collection import read_ids, spell_ids
 from rankbits.indexes.engines.notes import read_note, write_note
 from rankbits.indexes.engines.opening import agree_on_bits, check_name, check_writable, first_line
 from rankbits.indexes.engines.pending import Pending
+from rankbits.indexes.engines.rows import codes_by_id
 from rankbits.indexes.index import Index
 from rankbits.types import Codes, Results
 
@@ -54,6 +49,8 @@ class MilvusIndex(Index):
     for writers cannot agree on the next number; the first ``add`` makes the collection, and the
     kind of its ids and its facts stay as that one made them.
     """
+
+    most_found = MOST
 
     def __init__(
         self, place: str, bits: int | None = None, *, table: str = "codes", mode: str = "w"
@@ -123,7 +120,7 @@ class MilvusIndex(Index):
             client.drop_collection(self.table, timeout=SECONDS)
         wanted = (self.bits, dict(self._facts), strings)
         try:
-            create_collection(client, self.table, self.bits, note, strings, SECONDS)
+            collection.create_collection(client, self.table, self.bits, note, strings, SECONDS)
         except self._failure:
             if self._file is not None or not client.has_collection(self.table, timeout=SECONDS):
                 raise  # where it is there now, another writer was quicker
@@ -159,8 +156,10 @@ class MilvusIndex(Index):
             if given is None:
                 if held and self._text:
                     checks.needs_ids()
-                largest = find_largest(self._count) if held and not shared else None
-                given = draw_ids(len(codes)) if shared else checks.numbered(largest, len(codes))
+                given = collection.draw_ids(len(codes))
+                if not shared:
+                    largest = collection.find_largest(self._count) if held else None
+                    given = checks.numbered(largest, len(codes))
             if held:
                 checks.same_kind(given, self._text)
             if given.dtype != object and given.min() < -checks.LARGEST:
@@ -171,15 +170,14 @@ class MilvusIndex(Index):
     def _do_noted(self, verb: str, keys: list, packed: np.ndarray | None) -> None:
         """Do it; in a file, say so beforehand, so that the next to open can finish it."""
         if self._pending is None:
-            self._do(verb, keys, packed)
-            return
+            return self._do(verb, keys, packed)
         self._pending.write(verb, self.table, keys, packed)
         try:
             self._do(verb, keys, packed)
         except BaseException:
             self.close()  # its process ends or has ended, and the next to open begins with the note
             raise
-        self._pending.forget()
+        return self._pending.forget()
 
     def _redo(self) -> None:
         """Finish what a killed process had begun; doing it twice is doing it once."""
@@ -200,11 +198,7 @@ class MilvusIndex(Index):
             strings = isinstance(some[0], str)
             if not self._exists or strings != self._text:  # only an empty index changes its kind
                 self._make(strings)
-            rows = [
-                {"id": key, "code": code.tobytes()}
-                for key, code in zip(some, packed[s : s + ROWS], strict=True)
-            ]
-            self._client.upsert(self.table, rows, timeout=SECONDS)
+            collection.put_codes(self._client, self.table, some, packed[s : s + ROWS], SECONDS)
 
     def remove(self, ids: Any) -> int:
         """Forget ``ids``; how many of them were there."""
@@ -217,10 +211,7 @@ class MilvusIndex(Index):
             self._do_noted("remove", keys, None)
             return before - self.count()
 
-    def search(self, queries: Codes, k: int, *, among: Any = None) -> Results:
-        """The k nearest for each query, (Q, min(k, candidates)); ties in any order."""
-        queries = self._query_codes(queries)
-        k = checks.check_k(k)
+    def _search_codes(self, queries: Codes, k: int, among: Any) -> Results:
         with self._asking():
             which = self._filter(among)
             wanted = min(k, self._count(which) if which is not None else 0)
@@ -255,6 +246,17 @@ class MilvusIndex(Index):
         names = np.empty(len(ids), object if ids and self._text else np.int64)
         names[:] = ids
         return Results(names, np.array(distances, np.int32), np.cumsum(sizes))
+
+    def codes(self, ids: Any) -> Codes:
+        """The stored codes of ``ids``, in their order."""
+        wanted = checks.parse_ids(ids)
+        packed: dict[Any, np.ndarray] = {}
+        with self._asking():
+            keys = spell_ids(checks.same_kind(wanted, self._text)) if self.count() else []
+            for s in range(0, len(keys), ROWS):
+                some = keys[s : s + ROWS]
+                packed |= collection.fetch_codes(self._client, self.table, some, SECONDS)
+        return codes_by_id(wanted, packed, self.bits, self.fingerprint)
 
     def _hits(self, queries: Codes, limit: int, which: Any, how: dict) -> Iterator[list]:
         step = max(1, MOST * 8 // limit)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from rankbits import _check
-from rankbits.indexes.index import read_facts
+from rankbits.indexes.checks import read_facts
 
 NOTE = re.compile(r"rankbits (\d+)(?: (\{.*\}))?")
 

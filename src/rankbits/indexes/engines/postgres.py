@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbits import _check
-from rankbits.indexes import index as checks
+from rankbits.indexes import checks
 from rankbits.indexes.engines.connection import Connected, ask_twice, split_address
 from rankbits.indexes.engines.copying import lay_out_rows
 from rankbits.indexes.engines.notes import read_note, write_note
 from rankbits.indexes.engines.opening import agree_on_bits, check_name
+from rankbits.indexes.engines.rows import codes_by_id, square_results
 from rankbits.indexes.index import Index
 from rankbits.types import Codes, Results
 
@@ -172,10 +173,7 @@ class PostgresIndex(Connected, Index):
         return int(self._write(delete))
 
     @ask_twice
-    def search(self, queries: Codes, k: int, *, among: Any = None) -> Results:
-        """The k nearest for each query, (Q, min(k, candidates)), ties by id where exact."""
-        queries = self._query_codes(queries)
-        k = checks.check_k(k)
+    def _search_codes(self, queries: Codes, k: int, among: Any) -> Results:
         order = "ORDER BY d, {c} LIMIT {k}"
         limit = self._sql.Literal(k)
         with self._transaction() as cursor:
@@ -183,11 +181,11 @@ class PostgresIndex(Connected, Index):
             exact = self._asker(cursor, f"SELECT id, {{d}} AS d FROM {{t}}{{w}} {order}", chosen,
                                 k=limit)  # fmt: skip
             if not len(queries):  # nobody asks, and yet the shape says how many there were
-                blank = _square([exact(np.zeros(queries.packed.shape[1], np.uint8))])
+                blank = square_results([exact(np.zeros(queries.packed.shape[1], np.uint8))])
                 return Results(blank.ids[:0], blank.distances[:0])
             if not self._hnsw or among is not None:
                 self._exactly(cursor)
-                return _square([exact(q) for q in queries.packed])
+                return square_results([exact(q) for q in queries.packed])
             wanted = min(k, self.count())
             cursor.execute(f"SET LOCAL hnsw.ef_search = {min(1000, max(40, 2 * k))}")
             cursor.execute("SET LOCAL hnsw.iterative_scan = strict_order")
@@ -200,7 +198,7 @@ class PostgresIndex(Connected, Index):
                 self._exactly(cursor)
                 for i in short:
                     found[i] = exact(queries.packed[i])
-            return _square(found)
+            return square_results(found)
 
     @ask_twice
     def within(self, queries: Codes, radius: int, *, among: Any = None) -> Results:
@@ -218,10 +216,23 @@ class PostgresIndex(Connected, Index):
             self._exactly(cursor)
             found = [ask(q) for q in queries.packed]
         offsets = np.cumsum([0, *map(len, found)])
-        flat = _square([[pair for row in found for pair in row]])
+        flat = square_results([[pair for row in found for pair in row]])
         strings = bool(len(flat.ids[0])) and isinstance(flat.ids[0][0], str)
         ids = flat.ids[0] if strings else flat.ids[0].astype(np.int64)
         return Results(ids, flat.distances[0], offsets)
+
+    @ask_twice
+    def codes(self, ids: Any) -> Codes:
+        """The stored codes of ``ids``, in their order."""
+        wanted = checks.parse_ids(ids)
+        with self._transaction() as cursor:
+            strings = self._strings(cursor)
+            if strings is not None:
+                checks.same_kind(wanted, strings)
+            text = "SELECT id, code FROM {t} WHERE id = ANY(%s)"
+            rows = [] if strings is None else self._run(cursor, text, [wanted.tolist()]).fetchall()
+        packed = {name: np.packbits(np.array([*code]) == "1") for name, code in rows}
+        return codes_by_id(wanted, packed, self.bits, self.fingerprint)
 
     def _exactly(self, cursor: Any) -> None:
         """Keep the planner off the graph, which it would take for an ORDER BY distance."""
@@ -269,15 +280,3 @@ class PostgresIndex(Connected, Index):
         """How many codes are remembered."""
         with self._transaction() as cursor:
             return int(self._run(cursor, "SELECT count(*) FROM {t}").fetchone()[0])
-
-
-def _square(found: list[list]) -> Results:
-    """Rows of (id, distance), equally many for each query, as two arrays."""
-    most = len(found[0]) if found else 0
-    strings = bool(most) and isinstance(found[0][0][0], str)
-    ids = np.empty((len(found), most), object if strings else np.int64)
-    distances = np.empty((len(found), most), np.int32)
-    for i, row in enumerate(found):
-        ids[i] = [name for name, _ in row]
-        distances[i] = [near for _, near in row]
-    return Results(ids, distances)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from rankbits.kernels.backend import run_tasks, threads
+from rankbits.kernels.backend import run_tasks
+from rankbits.kernels.cpu.candidates import share_search
 from rankbits.kernels.cpu.counting import (
     JOINT,
     RUN,
@@ -36,7 +37,6 @@ __all__ = [
 BLOCK_BYTES = 32_768  # of the database, reused by every query of a tile from the first-level cache
 FEW = 128  # a database of fewer than this many times k is counted before it is searched
 PIECE = 128  # distances looked at together within a run that holds something near
-SPLIT = 100_000  # rows worth a thread of their own when there are fewer queries than threads
 
 
 @njit(nogil=True, cache=True)
@@ -174,30 +174,13 @@ def hamming_topk(
     queries: np.ndarray, words: np.ndarray, k: int, bits: int
 ) -> tuple[np.ndarray, np.ndarray]:
     queries, words = read_only(queries, words)
-    count, rows = len(queries), words.shape[1]
     size = max(256, min(1024, 4096 // len(words)))
     block = max(size, BLOCK_BYTES // 8 // len(words))
 
-    parts = 1
-    if count < threads():
-        parts = max(1, min(threads(), rows // max(SPLIT, k)))
-    bounds = np.linspace(0, rows, parts + 1).astype(np.int64)
-    ids = np.full((parts, count, k), -1, np.int64)
-    found = np.full((parts, count, k), bits + 1, np.int32)
+    def work(start, stop, tile, ids, found):  # type: ignore[no-untyped-def]
+        _topk_tile(queries[tile], words, start, stop, k, bits, _run(words, size), block, ids, found)
 
-    def work(task: tuple[int, slice]) -> None:
-        part, tile = task
-        _topk_tile(
-            queries[tile], words, bounds[part], bounds[part + 1], k, bits,
-            _run(words, size), block, ids[part, tile], found[part, tile],
-        )  # fmt: skip
-
-    run_tasks(work, [(part, tile) for part in range(parts) for tile in tiles(count)])
-    if parts == 1:
-        return ids[0], found[0]
-    all_ids, all_found = np.concatenate(ids, axis=1), np.concatenate(found, axis=1)
-    order = np.argsort(all_found, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(all_ids, order, 1), np.take_along_axis(all_found, order, 1)
+    return share_search(work, len(queries), words.shape[1], k, np.int32)
 
 
 def hamming_within(

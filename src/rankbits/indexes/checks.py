@@ -1,0 +1,147 @@
+"""What every index refuses, in the same words: ids, k, a radius, facts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+
+from rankbits import _check
+from rankbits.types import Codes
+from rankbits.types.codes import check_fingerprint
+
+LONGEST = 1024  # bytes of a string id
+LARGEST = int(np.iinfo(np.int64).max)
+MOST_FACTS = 1 << 16
+
+
+class UnknownId(_check.Refusal):
+    """An id that the index does not hold, or no longer."""
+
+
+def check_facts(facts: Mapping[str, str]) -> dict[str, str]:
+    """Facts as an index keeps them: short texts by name, JSON of at most 64 KiB."""
+    kept = {str(name): str(value) for name, value in facts.items() if value is not None}
+    check_fingerprint(kept.get("fingerprint"))
+    if len(json.dumps(kept)) > MOST_FACTS:
+        _check.refuse(f"An index remembers at most {MOST_FACTS:,} characters of facts.")
+    return kept
+
+
+def read_facts(text: str) -> dict[str, str]:
+    """What ``json.dumps`` of ``check_facts`` wrote; ValueError where it is something else."""
+    found = json.loads(text)
+    if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
+        raise ValueError
+    try:
+        return check_facts(found)
+    except _check.Refusal as sentence:
+        raise ValueError(str(sentence)) from sentence
+
+
+def check_k(k: Any) -> int:
+    return _check.cutoff(k)
+
+
+def check_radius(radius: Any) -> int:
+    return _check.whole("radius", radius, 0)
+
+
+def parse_ids(ids: Any, name: str = "ids") -> np.ndarray:
+    """One id or many as int64 (n,), or as an object array (n,) of str.
+
+    >>> parse_ids([7, 3]), parse_ids("cat")
+    (array([7, 3]), array(['cat'], dtype=object))
+    """
+    if isinstance(ids, torch.Tensor):
+        ids = ids.detach().cpu().numpy()
+    if isinstance(ids, np.ndarray) and ids.ndim == 0:
+        ids = ids.item()
+    if isinstance(ids, (str, int, np.integer)):
+        ids = [ids]
+    if isinstance(ids, range):
+        ids = np.arange(ids.start, ids.stop, ids.step)
+    if not isinstance(ids, np.ndarray) or ids.dtype.kind in "OU":
+        ids = _listed(ids, name)
+    if ids.ndim != 1:
+        _check.refuse(f"{name} must have shape (n,); got {ids.shape}.")
+    if ids.dtype == object:
+        return ids
+    if not len(ids):
+        return np.empty(0, np.int64)
+    if ids.dtype.kind not in "iu":
+        _check.refuse(f"{name} must be whole numbers or strings; got dtype {ids.dtype}.")
+    if ids.dtype == np.uint64 and ids.max() > LARGEST:
+        _check.refuse(f"{name} must fit in 64 bits with a sign; got {ids.max()}.")
+    return ids.astype(np.int64, copy=False)
+
+
+def _listed(ids: Any, name: str) -> np.ndarray:
+    """The array of a list, set or other iterable, whose elements are of one kind."""
+    try:
+        items = ids.tolist() if isinstance(ids, np.ndarray) and ids.ndim == 1 else list(ids)
+    except TypeError:
+        _check.refuse(f"{name} must be whole numbers or strings; got {type(ids).__name__}.")
+    kinds = set(map(type, items))
+    if kinds and all(issubclass(kind, str) for kind in kinds):
+        return _strings(items, name)
+    if not all(issubclass(k, (int, np.integer)) and not issubclass(k, bool) for k in kinds):
+        listed = ", ".join(sorted(kind.__name__ for kind in kinds))
+        _check.refuse(f"{name} must be all whole numbers or all strings; got {listed}.")
+    try:
+        return np.array(items, np.int64)
+    except OverflowError:
+        _check.refuse(f"{name} must fit in 64 bits with a sign; some do not.")
+
+
+def _strings(items: list[str], name: str) -> np.ndarray:
+    try:
+        sizes = [len(item.encode()) for item in items]
+    except UnicodeEncodeError:
+        _check.refuse(f"{name} must be strings of valid Unicode; some are not.")
+    if min(sizes) == 0:
+        _check.refuse(f"{name} must not be empty strings; row {sizes.index(0)} is one.")
+    if max(sizes) > LONGEST:
+        _check.refuse(f"{name} must be of at most {LONGEST:,} bytes in UTF-8; got {max(sizes):,}.")
+    if any("\0" in item for item in items):
+        _check.refuse(f"{name} must not contain the character NUL; some do.")
+    found = np.empty(len(items), object)
+    found[:] = [str(item) for item in items]
+    return found
+
+
+def new_ids(ids: Any, codes: Codes) -> np.ndarray:
+    """The ids of ``codes`` to add, given ones only: one for each row, none twice."""
+    return distinct_ids(ids, len(codes), "codes")
+
+
+def distinct_ids(ids: Any, rows: int, what: str) -> np.ndarray:
+    found = parse_ids(ids)
+    _check.same_length("ids", len(found), what, rows)
+    once = len(set(found.tolist())) if found.dtype == object else len(np.unique(found))
+    if once != len(found):
+        _check.refuse(f"ids must not hold an id twice; {len(found) - once:,} are repeated.")
+    return found
+
+
+def numbered(largest: int | None, rows: int) -> np.ndarray:
+    """Ids numbered on from ``largest``, or from 0 where there is none."""
+    start = 0 if largest is None else largest + 1
+    if start + rows - 1 > LARGEST:
+        _check.refuse(f"No whole numbers are left after id {largest}: give ids.")
+    return np.arange(start, start + rows, dtype=np.int64)
+
+
+def same_kind(ids: np.ndarray, strings: bool, name: str = "ids") -> np.ndarray:
+    """Refuse strings where the index holds whole numbers, and the other way about."""
+    if len(ids) and (ids.dtype == object) != strings:
+        held, came = ("strings", "whole numbers") if strings else ("whole numbers", "strings")
+        _check.refuse(f"{name} of this index are {held}; got {came}.")
+    return ids
+
+
+def needs_ids() -> NoReturn:
+    _check.refuse("ids must be given: this index holds strings, which cannot be numbered on.")

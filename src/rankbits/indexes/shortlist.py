@@ -1,0 +1,62 @@
+"""A shortlist by Hamming distance, put in order by the floats of the questions.
+
+It needs nothing but the codes of the ids that were found, so that every engine gives the same order
+for the same shortlist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rankbits.kernels import LaidOut, lay_out, order_rows
+from rankbits.types import Codes, Questions, Results
+
+AT_ONCE = 1 << 20  # codes of shortlists in memory at a time
+
+
+def choose_width(k: int) -> int:
+    """How many to list where k are wanted and nobody said: enough that the k nearest are among
+    them but for a few in a thousand (docs/bits.md)."""
+    return max(20 * k, 200)
+
+
+def search_questions(
+    questions: Questions,
+    k: int,
+    find: Callable[[Codes | LaidOut, int], Results],
+    codes_of: Callable[[Any], Codes],
+    precision: str = "int4",
+    shortlist: int | None = None,
+) -> Results:
+    """The k nearest by questions where ``find`` can scan by their weights: with a decoder, what the
+    weights find near is decoded; with a ``shortlist``, what Hamming distance finds is ordered."""
+    if shortlist is None:
+        asked = lay_out(questions, precision)
+        if questions.decoder is None:
+            return find(asked, k)
+        near = find(asked, choose_width(k))
+    else:
+        near = find(questions.codes(), shortlist)
+    return order_shortlist(questions, near.ids, codes_of, k)
+
+
+def order_shortlist(
+    questions: Questions, ids: np.ndarray, codes_of: Callable[[Any], Codes], k: int
+) -> Results:
+    """The k nearest of ``ids`` (Q, S) by the definition of the distance, (Q, min(k, S)); equal
+    distances keep the order of the shortlist. ``codes_of`` gives the codes of ids (n,)."""
+    k = min(k, ids.shape[1])
+    best = np.empty((len(ids), k), ids.dtype)
+    distances = np.empty((len(ids), k), np.float32)
+    step = max(1, AT_ONCE // max(1, ids.shape[1]))
+    for start in range(0, len(ids) if k else 0, step):
+        part = slice(start, start + step)
+        rows = np.arange(ids[part].size).reshape(ids[part].shape)
+        far = order_rows(questions[part], codes_of(ids[part].reshape(-1)), rows)
+        order = np.argsort(far, axis=1, kind="stable")[:, :k]
+        best[part] = np.take_along_axis(ids[part], order, 1)
+        distances[part] = np.take_along_axis(far, order, 1)
+    return Results(best, distances)

@@ -1,0 +1,66 @@
+"""Codes as choices: each group of bits chooses one of a few vectors, and their sum is wanted near.
+
+With atoms a_j, the choices of a row x change |x - sum of chosen atoms|^2 only through the products
+<x, a_j> and <a_i, a_j>: one group is changed at a time, to its best value, while that helps.
+Choices are uint8 (n, groups); atom ``group * values + value`` is row j of all tables.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+import numpy as np
+
+from rankbits.kernels import backend
+
+KICKED = 2  # groups that another try changes at random
+
+
+def _module() -> ModuleType:
+    name = "reference" if backend.chosen("cpu") == "reference" else "cpu"
+    return importlib.import_module(f"rankbits.kernels.{name}.choices")
+
+
+def draw_kicks(tries: int, groups: int, values: int, step: int) -> np.ndarray:
+    """(tries, 2, 2) groups and values to change before each further try: the same for every row,
+    so that equal rows get equal codes. Values of the last group are multiples of ``step``."""
+    draw = np.random.default_rng(tries)
+    group = draw.integers(groups, size=(tries, KICKED))
+    value = draw.integers(values, size=(tries, KICKED))
+    value = np.where(group == groups - 1, value // step * step, value)
+    return np.stack([group, value], axis=2).astype(np.int64)
+
+
+def improve_choices(
+    choices: np.ndarray, products: np.ndarray, gram: np.ndarray, *, step: int = 1, tries: int = 0
+) -> np.ndarray:
+    """Choices at least as good, uint8 (n, groups): no change of one group makes them better.
+
+    ``products`` float32 (n, atoms) are those of rows and atoms, ``gram`` (atoms, atoms) of atoms
+    with each other. The last group takes multiples of ``step`` only. Each of ``tries`` changes two
+    groups of the best choices at random, goes on from there, and is kept where it ends better.
+
+    >>> atoms = np.array([[0.0], [4.0], [0.0], [1.0]], np.float32)
+    >>> rows = np.array([[5.0], [1.2]], np.float32)
+    >>> improve_choices(np.zeros((2, 2), np.uint8), rows @ atoms.T, atoms @ atoms.T)
+    array([[1, 1],
+           [0, 1]], dtype=uint8)
+    """
+    groups = choices.shape[1]
+    values = gram.shape[0] // groups
+    kicks = draw_kicks(tries, groups, values, step)
+    products = np.ascontiguousarray(products, np.float32)
+    gram = np.ascontiguousarray(gram, np.float32)
+    return _module().improve_choices(np.ascontiguousarray(choices), products, gram, step, kicks)
+
+
+def count_pairs(choices: np.ndarray, values: int) -> np.ndarray:
+    """float64 (atoms, atoms): in how many rows two atoms are chosen together."""
+    return _module().count_pairs(np.ascontiguousarray(choices), values)
+
+
+def sum_by_choice(choices: np.ndarray, rows: np.ndarray, values: int) -> np.ndarray:
+    """float64 (atoms, dim): the sum of the ``rows`` (n, dim) that choose each atom."""
+    rows = np.ascontiguousarray(rows, np.float32)
+    return _module().sum_by_choice(np.ascontiguousarray(choices), rows, values)

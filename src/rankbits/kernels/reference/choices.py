@@ -1,0 +1,60 @@
+"""Choices by definition: one row and one group after another."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def _descend(chosen: np.ndarray, products: np.ndarray, gram: np.ndarray, step: int) -> float:
+    """Improve one row's choices in place; 2 <x, s> - |s|^2 of the sum s they end with."""
+    groups = len(chosen)
+    values = len(gram) // groups
+    first = np.arange(groups) * values
+    changed = True
+    while changed:
+        changed = False
+        for group in range(groups):
+            others = np.delete(first + chosen, group)
+            own = np.arange(group * values, (group + 1) * values)
+            gains = 2 * products[own] - 2 * gram[np.ix_(own, others)].sum(axis=1) - gram[own, own]
+            if group == groups - 1:
+                gains[np.arange(values) % step > 0] = -np.inf
+            best = int(gains.argmax())
+            if gains[best] > gains[chosen[group]] + 1e-6:
+                chosen[group], changed = best, True
+    taken = first + chosen
+    return float(2 * products[taken].sum() - gram[np.ix_(taken, taken)].sum())
+
+
+def improve_choices(
+    choices: np.ndarray, products: np.ndarray, gram: np.ndarray, step: int, kicks: np.ndarray
+) -> np.ndarray:
+    out = choices.astype(np.int64)
+    wide = gram.astype(np.float64)
+    for row, best in enumerate(out):
+        own = products[row].astype(np.float64)
+        worth = _descend(best, own, wide, step)
+        for kick in kicks:
+            tried = best.copy()
+            for group, value in kick:
+                tried[group] = value
+            ended = _descend(tried, own, wide, step)
+            if ended > worth + 1e-6:
+                best[:], worth = tried, ended
+    return out.astype(np.uint8)
+
+
+def _one_hot(choices: np.ndarray, values: int) -> np.ndarray:
+    rows, groups = choices.shape
+    out = np.zeros((rows, groups * values))
+    out[np.arange(rows)[:, None], np.arange(groups) * values + choices] = 1
+    return out
+
+
+def count_pairs(choices: np.ndarray, values: int) -> np.ndarray:
+    taken = _one_hot(choices, values)
+    return taken.T @ taken
+
+
+def sum_by_choice(choices: np.ndarray, rows: np.ndarray, values: int) -> np.ndarray:
+    return _one_hot(choices, values).T @ rows.astype(np.float64)

@@ -1,0 +1,30 @@
+"""What the trainer may ask of a loss besides its value.
+
+A loss is any callable of (embeddings, labels) -> scalar. It may say more by attributes:
+
+- ``takes_alpha``: it compares tanh(alpha f), and the trainer sets its ``alpha``;
+- ``takes_database``: it ranks ``database=`` with ``database_labels=`` and ``self_rows=``;
+- ``takes_rows``: its third argument is the training row of each embedding;
+- ``after_epoch(embed, seed)``: called at the end of an epoch; ``embed(rows)`` gives the outputs of
+  training rows, and which rows they are, because some may not be readable.
+"""
+
+from __future__ import annotations
+
+from rankbits.losses.fastap import FastAP
+from rankbits.losses.mutual import MIHash
+from rankbits.losses.talr import TieAwareAP, TieAwareNDCG
+
+
+def takes_alpha(loss: object) -> bool:
+    known = isinstance(loss, (TieAwareAP, TieAwareNDCG, MIHash))
+    return bool(getattr(loss, "takes_alpha", known))
+
+
+def takes_database(loss: object) -> bool:
+    known = isinstance(loss, (FastAP, TieAwareAP, TieAwareNDCG, MIHash))
+    return bool(getattr(loss, "takes_database", known))
+
+
+def takes_rows(loss: object) -> bool:
+    return bool(getattr(loss, "takes_rows", False))

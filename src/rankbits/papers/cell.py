@@ -1,0 +1,227 @@
+"""Run one cell: train once, make bits with every quantizer, judge each -> rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rankbits import _check
+from rankbits._files import data_root
+from rankbits.data.protocol import Protocol
+from rankbits.encoder.finishing import Sides, sides
+from rankbits.evaluate import evaluate
+from rankbits.papers.recipe import Cell, Recipe, combine, read_recipes
+from rankbits.papers.rows import Row, Settings, make_row
+from rankbits.papers.scaled import make_scaled
+from rankbits.papers.source import read_cell_source
+from rankbits.quantizers import H2Q, Quantizer, make_quantizer
+from rankbits.train import Embedded, Run, TrainConfig, train
+from rankbits.train.checkpoints import is_finished
+from rankbits.train.run import read_facts
+from rankbits.train.source import Source
+from rankbits.types import Codes, Report, pack
+
+LOSSES = {"h2q": "l2", "h2q-l1": "l1", "h2q-min": "min_entry", "h2q-variance": "bit_var"}
+CURVE = 40  # validations told of in a row, at most
+OTHER, ON_OTHERS = "recipe:", ("teachers", "features")
+AT_ONCE = 4096  # rows of features embedded at a time; of images, embed's own
+
+
+class Clock:
+    """Seconds from one lap to the next."""
+
+    def __init__(self) -> None:
+        self.begun = time.monotonic()
+
+    def lap(self) -> float:
+        before, self.begun = self.begun, time.monotonic()
+        return self.begun - before
+
+
+def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
+    """The rows of a cell, one for each quantizer asked for."""
+    trained = train_cell(recipe, cell, settings)
+    run = trained.run
+    options: dict[str, Any] = {"batch_size": AT_ONCE} if run.inputs.kind == "features" else {}
+    clock = Clock()
+    embedded = sides(run, trained.protocol, **options)
+    embedding = clock.lap()
+    rows: list[Row] = []
+    training_rows = None
+    for name in settings.choose_quantizers(recipe):
+        if training_rows is None and name != "none":
+            training_rows = run.embed(trained.source.train, **options)
+        clock = Clock()
+        quantizer = _fit_quantizer(name, trained, training_rows)
+        fitting = clock.lap()
+        codes = _encode(quantizer, run, embedded)
+        encoding = clock.lap()
+        report, more = _judge(codes, embedded, trained.protocol, recipe.metric)
+        mean = report.figures["mAP"]
+        seconds = {"train": trained.seconds, "embed": embedding, "fit": fitting, "encode": encoding}
+        extra: Row = {} if rows else {"curve": _read_curve(run)}
+        rows.append(
+            make_row(
+                recipe, cell, name, settings,
+                figures={n: f.value for n, f in report.figures.items()} | more,
+                span=(mean.worst, mean.best),
+                seconds=seconds | {"judge": clock.lap()},
+                chosen=trained.choice,
+                validation=run.progress.best,
+                steps=run.progress.step,
+                **extra,
+            )
+        )  # fmt: skip
+    return rows
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A run, what it learned from, the candidates chosen for it, and how long it took."""
+
+    run: Run
+    source: Source
+    protocol: Protocol
+    choice: dict[str, Any]
+    seconds: float
+
+
+def train_cell(recipe: Recipe, cell: Cell, settings: Settings) -> Trained:
+    """Train a cell; of the candidates of [choose], the one best on validation rows."""
+    best: Trained | None = None
+    candidates = combine(recipe.choose)
+    for choice in candidates:
+        config = _run_others(make_config(recipe, cell, settings, choice), cell, settings)
+        source = read_cell_source(config, recipe.seen, settings.short)
+        clock = Clock()
+        model = make_scaled(config, source.train) if recipe.scaled else None
+        run = train(
+            config, examples=source.train, held=source.held, model=model, say=lambda line: None
+        )
+        if not run.progress.finished:
+            raise KeyboardInterrupt
+        if len(candidates) > 1 and run.progress.best is None:
+            _check.refuse(f"[choose] of {recipe.name} needs validation rows to choose by.")
+        ahead = best is None or (run.progress.best or 0) > (best.run.progress.best or 0)
+        if ahead and source.protocol is not None:
+            best = Trained(run, source, source.protocol, choice, clock.lap())
+    assert best is not None
+    return best
+
+
+def make_config(
+    recipe: Recipe, cell: Cell, settings: Settings, choice: dict[str, Any] | None = None
+) -> TrainConfig:
+    """The settings a cell is trained with; what it builds on still has its recipe's name."""
+    changes: dict[str, Any] = {"root": settings.root, "device": settings.device}
+    cell = dataclasses.replace(cell, vary=cell.vary | (choice or {}))
+    if recipe.keep:
+        changes["out"] = str(find_folder(recipe, cell, settings))
+    config = recipe.config(cell, **changes)
+    if settings.short:
+        size = min(config.batch_size, 48)
+        config = config.with_changes(epochs=2, steps=10, batch_size=size, chunk=None)
+    return config
+
+
+def find_folder(recipe: Recipe, cell: Cell, settings: Settings) -> Path:
+    """The folder below the data root of a run that others build on."""
+    words = [recipe.name.replace("/", "-"), str(cell.bits or ""), str(cell.seed)]
+    words += [f"{name}={value}" for name, value in sorted(cell.vary.items())]
+    words += ["short"] if settings.short else []
+    return data_root(settings.root) / "runs" / "-".join(word for word in words if word)
+
+
+def _run_others(config: TrainConfig, cell: Cell, settings: Settings) -> TrainConfig:
+    """Run the recipes that a cell builds on: teachers and features called "recipe:NAME", with the
+    same seed and their first code length. A run that was kept is not run again."""
+    changes = {}
+    for field in ON_OTHERS:
+        names = [name.strip() for name in (getattr(config, field) or "").split(",")]
+        for place, name in enumerate(names):
+            if name.startswith(OTHER):
+                (other,) = read_recipes(settings.recipes, [name.removeprefix(OTHER)])
+                first = other.cells(other.bits[0] if other.bits else None, cell.seed)[0]
+                names[place] = str(_run_other(other, first, settings))
+        if any(names):
+            changes[field] = ",".join(names)
+    return config.with_changes(**changes)
+
+
+def _run_other(recipe: Recipe, cell: Cell, settings: Settings) -> Path | None:
+    """The folder of a run that others build on. One that is finished is taken as it is: its own
+    teachers need not be there any more, nor label its images again."""
+    if not recipe.keep:
+        _check.refuse(f"{recipe.name} must have keep = true for others to build on it.")
+    folder = find_folder(recipe, cell, settings)
+    if not recipe.choose and is_finished(folder):
+        facts = read_facts(folder)["config"]
+        own = {name: value for name, value in facts.items() if name not in ON_OTHERS}
+        make_config(recipe, cell, settings).refuse_other(own, folder)
+        return folder
+    return train_cell(recipe, cell, settings).run.folder
+
+
+def _fit_quantizer(name: str, trained: Trained, training_rows: Embedded | None) -> Quantizer | None:
+    """The quantizer called so, fitted to the outputs for the training rows; None: plain signs."""
+    if name == "none" or training_rows is None:
+        return None
+    seed, width = trained.run.config.seed, trained.run.config.width
+    quantizer: Quantizer = (
+        H2Q(loss=LOSSES[name], seed=seed)
+        if name in LOSSES
+        else make_quantizer(name, width, width, labelled=True, seed=seed)
+    )
+    labels = trained.source.train.labels[training_rows.rows]
+    return quantizer.fit(training_rows.embeddings, labels)
+
+
+def _encode(quantizer: Quantizer | None, run: Run, embedded: Sides) -> tuple[Codes, Codes] | None:
+    """Codes of both sides; None where embeddings are judged as they are."""
+    if quantizer is None and run.config.head == "embedding":
+        return None
+    encode: Callable[[Any], Codes] = pack if quantizer is None else quantizer.encode
+    queries, database = embedded.embeddings
+    codes = encode(queries)
+    return codes, codes if database is queries else encode(database)
+
+
+def _judge(
+    codes: tuple[Codes, Codes] | None, embedded: Sides, protocol: Protocol, metric: str
+) -> tuple[Report, dict[str, float]]:
+    """The tie-aware report, and what breaking ties by floats makes of it where the protocol does.
+
+    Only the figures that the protocol or the metric needs are computed, which saves time.
+    """
+    alone = protocol.exclude_self
+    cutoffs = {int(k) for k in re.findall(r"@(\d+)", metric)}
+    usual = protocol.k if alone else (max(protocol.k),) if protocol.tie_break else ()
+    queries, database = codes or embedded.embeddings
+    points = sorted(k for k in {1, *usual, *cutoffs} if k <= len(database) - alone)
+    only = {"mAP", "NDCG", "MAP@R"} if alone else {"mAP"}
+    for k in points:
+        only |= {f"hit@{k}"} if k == 1 or alone else {f"mAP@{k} retrieved"}
+    if not metric.endswith("broken") and cutoffs <= set(points):
+        only.add(metric)
+    how: dict[str, Any] = {"relevance": protocol.relevance, "exclude_self": alone}
+    report = evaluate(queries, database, *embedded.labels, k=points, only=sorted(only), **how)
+    if codes is None or not protocol.tie_break:
+        return report, {}
+    k = min(max(protocol.k), len(database))
+    figure = f"mAP@{k} retrieved"
+    broken = evaluate(*codes, *embedded.labels, k=k, tie_break=embedded.embeddings, only=[figure])
+    return report, {f"mAP@{max(protocol.k)} broken": broken[figure]}
+
+
+def _read_curve(run: Run) -> list[list[float]]:
+    """(step, validation mAP) at evenly spaced steps, which show how fast it learned."""
+    points = [
+        [r["step"], round(r["validation_mAP"], 4)] for r in run.history if "validation_mAP" in r
+    ]
+    every = -(-len(points) // CURVE) or 1
+    return points[::-1][::every][::-1]

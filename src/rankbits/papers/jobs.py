@@ -1,0 +1,125 @@
+"""Cells in turn, or in processes side by side; each writes its rows as soon as it has them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+
+from rankbits._check import Refusal
+from rankbits.papers import cell, neighbours
+from rankbits.papers.recipe import Cell, Recipe
+from rankbits.papers.rows import Row, Settings, key, name_file, read_rows, write_rows
+
+# one thread each, for the cells fill the cores; and no bars, for they would write over each other
+ALONE = {
+    "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "TQDM_DISABLE": "1",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Job:
+    """One cell of one recipe."""
+
+    recipe: Recipe
+    cell: Cell
+
+    def keys(self, settings: Settings) -> set[str]:
+        """The keys of the rows it makes."""
+        facts = {"name": self.recipe.name, "bits": self.cell.bits}
+        facts |= {"vary": self.cell.vary, "seed": self.cell.seed}  # type: ignore[dict-item]
+        return {key(facts | {"quantizer": q}) for q in settings.choose_quantizers(self.recipe)}
+
+    def __str__(self) -> str:
+        return f"{self.recipe.name}, {self.cell}"
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of a job: rows, or the sentence why there are none."""
+
+    job: Job
+    rows: list[Row] = field(default_factory=list)
+    failed: str = ""
+    seconds: float = 0.0
+
+
+def find_missing(jobs: Iterable[Job], settings: Settings, results: Path) -> list[Job]:
+    """The jobs that still lack a row, such as those that a killed command did not do."""
+    papers: dict[str, set[str]] = {}
+    lacking = []
+    for job in jobs:
+        paper = job.recipe.paper
+        if paper not in papers:
+            path = name_file(results, paper, settings.short)
+            papers[paper] = {key(row) for row in read_rows(path)}
+        if job.keys(settings) - papers[paper]:
+            lacking.append(job)
+    return lacking
+
+
+def do_job(job: Job, settings: Settings, results: Path) -> Done:
+    """Run a job and write its rows. A failure is reported and does not stop other jobs."""
+    begun = time.monotonic()
+    try:
+        kind = neighbours if job.recipe.kind == "neighbours" else cell
+        rows = kind.run_cell(job.recipe, job.cell, settings)
+    except Refusal as sentence:
+        return Done(job, failed=str(sentence))
+    except Exception as error:  # memory, a disk, a bug: hours of other cells are not to pay for it
+        return Done(job, failed=f"{type(error).__name__}: {error}")
+    write_rows(name_file(results, job.recipe.paper, settings.short), rows)
+    return Done(job, rows, seconds=time.monotonic() - begun)
+
+
+def run_jobs(
+    jobs: list[Job], settings: Settings, results: Path, processes: int = 1
+) -> Iterator[Done]:
+    """Do the jobs, ``processes`` at a time, each yielded when it is done."""
+    if processes == 1 or len(jobs) < 2:
+        for job in jobs:
+            yield do_job(job, settings, results)
+        return
+    with _limit_threads():
+        workers = min(processes, len(jobs))
+        pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_start_process)
+        try:
+            futures = [pool.submit(do_job, job, settings, results) for job in jobs]
+            for future in as_completed(futures):
+                yield future.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _limit_threads() -> Iterator[None]:
+    """The environment that the processes inherit; they read it before their first line of ours."""
+    before = {name: os.environ.get(name) for name in ALONE}
+    os.environ.update(ALONE)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def _start_process() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this process with its parent, so that no process writes rows after a killed command."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

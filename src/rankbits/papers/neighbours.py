@@ -1,0 +1,171 @@
+"""Cells without labels: TALR's LabelMe experiment (Sec. 5.3, Table 3) on any features.
+
+Neighbours are what lies near: ``losses.neighbours`` grades pairs by thresholds on the distances of
+the training rows. Hash functions are linear; those of a loss are trained on the grades of their
+batches (binary ones where the loss knows no more), the others are fitted to the features alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from rankbits import _check
+from rankbits.data.examples import Examples
+from rankbits.evaluate import evaluate
+from rankbits.losses import Neighbours, neighbour_grades, neighbour_thresholds
+from rankbits.losses.named import make_loss
+from rankbits.metrics import ndcg, rank_codes
+from rankbits.papers.cell import Clock
+from rankbits.papers.draws import draw_rows
+from rankbits.papers.recipe import Cell, Recipe, combine
+from rankbits.papers.rows import Row, Settings, make_row
+from rankbits.papers.source import read_cell_source
+from rankbits.quantizers import H2Q, ITQ, Projection
+from rankbits.quantizers.principal import principal_components
+from rankbits.train import Run, TrainConfig, train
+from rankbits.train.source import Source
+from rankbits.types import Codes, pack
+
+Encode = Callable[[np.ndarray], Codes]
+VALIDATION = 0.1  # share of the training rows that candidates are compared on
+METHODS = ("lsh", "pca-sign", "itq", "h2q", "pca", "neighbours")  # what a quantizer may be
+K = 100
+
+
+def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
+    """A row for each quantizer asked for: ``"none"`` are the signs of what [train] learns."""
+    changes = {"root": settings.root, "device": settings.device}
+    config = recipe.config(cell, **changes)
+    if settings.short:
+        config = config.with_changes(epochs=2, steps=10, batch_size=min(config.batch_size, 100))
+    source = read_cell_source(config, None, settings.short)
+    features = _check_features(source.train)
+    queries, database, grades = _read_judged(source)
+    rows = []
+    for quantizer in settings.choose_quantizers(recipe):
+        clock = Clock()
+        encode: Encode
+        more: dict[str, Any] = {}
+        if quantizer == "none":
+            run, more = _choose_run(recipe, cell, config, features)
+            encode = _encode_signs(run)
+            more["steps"] = run.progress.step
+        else:
+            encode = fit_encoder(quantizer, features, config.width, cell.seed)
+        spent = {"train" if quantizer == "none" else "fit": clock.lap()}
+        codes = encode(queries), encode(database)
+        spent["encode"] = clock.lap()
+        report = evaluate(*codes, relevance=grades, k=min(K, len(database)))
+        spent["judge"] = clock.lap()
+        judged = report.figures.get(recipe.metric, report.figures["mAP"])
+        figures = {
+            name: figure.value
+            for name, figure in report.figures.items()
+            if name.startswith(("mAP", "NDCG")) and "retrieved" not in name
+        }
+        rows.append(
+            make_row(
+                recipe, cell, quantizer, settings,
+                figures=figures,
+                span=(judged.worst, judged.best),
+                seconds=spent,
+                without_neighbours=report.without_relevant,
+                **more,
+            )
+        )  # fmt: skip
+    return rows
+
+
+@functools.lru_cache(maxsize=4)
+def _read_judged(source: Source) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Queries, database, and the grades of their pairs: made once for the cells of a seed."""
+    how = source.protocol
+    assert how is not None
+    queries, database = (_check_features(how.part(split)) for split in ("queries", "database"))
+    limits = neighbour_thresholds(_check_features(source.train))
+    return queries, database, neighbour_grades(queries, database, limits).numpy()
+
+
+def _choose_run(
+    recipe: Recipe, cell: Cell, config: TrainConfig, features: np.ndarray
+) -> tuple[Run, dict[str, Any]]:
+    """The run of what [train] says; of the candidates of [choose] the one that ranks best, in NDCG,
+    a tenth of the training rows, which then none of them learns from."""
+    candidates = combine(recipe.choose)
+    if len(candidates) == 1:
+        return train_on_neighbours(config, features), {}
+    few = round(VALIDATION * len(features))
+    held, rest = draw_rows(np.arange(len(features)), (few,), cell.seed)
+    limits = neighbour_thresholds(features)
+    grades = neighbour_grades(features[held], features[rest], limits).numpy()
+    kept = {name: getattr(config, name) for name in ("root", "device", "epochs", "steps")}
+    kept["batch_size"] = config.batch_size
+    best: tuple[float, Run | None, dict[str, Any]] = (-1.0, None, {})
+    for choice in candidates:
+        varied = dataclasses.replace(cell, vary=cell.vary | choice)
+        settings = recipe.config(varied, **{n: v for n, v in kept.items() if n not in choice})
+        run = train_on_neighbours(settings, features[rest])
+        encode = _encode_signs(run)
+        ranking = rank_codes(encode(features[held]), encode(features[rest]), relevance=grades)
+        value = float(np.nanmean(ndcg(ranking)))
+        if value > best[0]:
+            best = (value, run, choice)
+    assert best[1] is not None
+    return best[1], {"chosen": best[2], "validation": best[0]}
+
+
+def train_on_neighbours(config: TrainConfig, features: np.ndarray) -> Run:
+    """A run of ``config`` on features, whose loss takes near rows instead of labels."""
+    rows = np.arange(len(features))
+    torch.manual_seed(config.seed)
+    inner = make_loss(config.loss, config.width, rows, **(config.options or {}))
+    if not isinstance(inner, torch.nn.Module):
+        _check.refuse(f"Loss '{config.loss}' takes no affinity.")
+    loss = Neighbours(inner, features, seed=config.seed)
+    examples = Examples(features, rows)
+    run = train(config, examples=examples, loss=loss, validation=0.0, say=lambda line: None)
+    if not run.progress.finished:
+        raise KeyboardInterrupt
+    return run
+
+
+def fit_encoder(name: str, features: np.ndarray, bits: int, seed: int) -> Encode:
+    """Linear hash functions fitted to features alone, by name.
+
+    ``lsh``: random directions from the mean. ``pca-sign``: principal components; ``itq`` and
+    ``h2q`` rotate them. ``pca`` and ``neighbours`` are those of :class:`rankbits.Projection`.
+
+    >>> x = np.random.default_rng(0).standard_normal((100, 12)).astype(np.float32)
+    >>> [fit_encoder(name, x, 8, seed=0)(x).bits for name in ("lsh", "pca-sign", "itq")]
+    [8, 8, 8]
+    """
+    _check.choice("A quantizer without labels", name, METHODS)
+    if name in ("pca", "neighbours"):
+        return Projection(bits, objective=name, seed=seed).fit(features).encode
+    mean = features.mean(axis=0)
+    if name == "lsh":
+        drawn_from = np.random.default_rng(seed)
+        directions = drawn_from.standard_normal((features.shape[1], bits)).astype(np.float32)
+    else:
+        directions = principal_components(features)[1][:, :bits].float().numpy()
+    if name in ("lsh", "pca-sign"):
+        return lambda rows: pack((rows - mean) @ directions)
+    rotation = ITQ(start="random", seed=seed) if name == "itq" else H2Q(seed=seed)
+    rotation.fit((features - mean) @ directions)
+    return lambda rows: rotation.encode((rows - mean) @ directions)
+
+
+def _encode_signs(run: Run) -> Encode:
+    return lambda rows: pack(run.embed(rows, batch_size=4096).embeddings)
+
+
+def _check_features(examples: Examples) -> np.ndarray:
+    if not isinstance(examples.inputs, np.ndarray) or examples.kind != "features":
+        _check.refuse(f"Neighbours without labels are those of features; got {examples.kind}.")
+    return examples.inputs.astype(np.float32, copy=False)

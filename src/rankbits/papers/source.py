@@ -1,0 +1,76 @@
+"""What a cell learns from and is judged by: read once a process, however many cells ask for it."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from rankbits import _check
+from rankbits.data.augment import View
+from rankbits.data.examples import Examples
+from rankbits.data.protocol import Protocol
+from rankbits.papers.protocols import find_protocol
+from rankbits.train import TrainConfig
+from rankbits.train.source import Source, read_source
+
+DARK_INK = ("omniglot",)  # black on white; a network wants what matters to be bright
+SHORT = {"train": 600, "validation": 100, "queries": 50, "database": 500}  # rows of a shortened run
+READS = (
+    "data", "root", "features", "side", "validation", "seed", "teachers", "taught", "unlabelled",
+    "device", "mirror",
+)  # fmt: skip
+
+
+def read_cell_source(config: TrainConfig, seen: int | None = None, short: bool = False) -> Source:
+    """The rows of ``config.data``, a protocol; images at ``seen``; few rows if ``short``."""
+    facts = {name: value for name, value in config.facts().items() if name in READS}
+    return _read(json.dumps(facts, sort_keys=True), seen, short)
+
+
+@functools.lru_cache(maxsize=8)
+def _read(facts: str, seen: int | None, short: bool) -> Source:
+    config = TrainConfig().with_changes(**json.loads(facts))
+    protocol = find_protocol(config.data, config.root, config.seed)
+    if protocol is None:
+        _check.refuse(f"A recipe's data must be a protocol, with queries; got '{config.data}'.")
+    if seen is not None:
+        images = reduce_images(protocol.examples, seen, protocol.name in DARK_INK)
+        protocol = replace(protocol, examples=images)
+    return read_source(config, _shorten(protocol) if short else protocol)
+
+
+def reduce_images(examples: Examples, side: int, dark: bool = False) -> Examples:
+    """Images at ``side`` x ``side``, once and for all; ``dark`` ones inverted.
+
+    >>> one = Examples(np.full((1, 4, 4, 1), 255, np.uint8), [7])
+    >>> reduce_images(one, 2, dark=True).inputs.max(), reduce_images(one, 2).inputs.shape
+    (np.uint8(0), (1, 2, 2, 1))
+    """
+    if not isinstance(examples.inputs, np.ndarray) or examples.kind != "images":
+        _check.refuse(f"seen reduces images that are in memory; got {examples.kind}.")
+    channels = examples.inputs.shape[3]
+    view, parts = View(side, channels), [np.zeros((0, side, side, channels), np.uint8)]
+    for start in range(0, len(examples), 1000):
+        part = torch.from_numpy(np.ascontiguousarray(examples.inputs[start : start + 1000]))
+        bright = view.plain(255 - part if dark else part)
+        parts.append((bright * 255).round().to(torch.uint8).permute(0, 2, 3, 1).numpy())
+    return replace(examples, inputs=np.concatenate(parts))
+
+
+def _shorten(protocol: Protocol) -> Protocol:
+    """A few rows of every split: the first where classes lie together, else evenly spread."""
+    splits: dict[str, Any] = {}
+    for split, most in SHORT.items():
+        rows = getattr(protocol, split)
+        if rows is None or protocol.exclude_self or len(rows) <= most:
+            splits[split] = rows if rows is None else rows[:most]
+        else:
+            splits[split] = rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
+    if protocol.exclude_self:
+        splits["database"] = splits["queries"]
+    return replace(protocol, **splits)

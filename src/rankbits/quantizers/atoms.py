@@ -1,0 +1,89 @@
+"""The vectors whose sums stand for embeddings, by least squares given what rows choose.
+
+A group of g bits chooses one of 2**g vectors. Vectors start as sums of one direction for each bit
+(the linear part, a few numbers for every row) and leave it as far as the rows bear out: their
+difference from the linear part is held back by ``ridge`` rows that say it is zero.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rankbits.kernels.choices import count_pairs, improve_choices, sum_by_choice
+
+SMALL = 1e-3  # of a row: keeps the directions of bits that say the same apart
+
+
+def patterns(group: int) -> np.ndarray:
+    """-1 and +1, float32 (2**group, group): the bits of each value, the first bit first.
+
+    >>> patterns(2).astype(int).tolist()
+    [[-1, -1], [-1, 1], [1, -1], [1, 1]]
+    """
+    values = np.arange(1 << group)[:, None]
+    return (((values >> np.arange(group - 1, -1, -1)) & 1) * 2 - 1).astype(np.float32)
+
+
+def choose_by_signs(signs: np.ndarray, group: int) -> np.ndarray:
+    """The value of each group, uint8 (n, groups), of (n, bits) signs; bits that are missing in the
+    last group are 0."""
+    rows, bits = signs.shape
+    ones = np.zeros((rows, -(-bits // group) * group), np.uint8)
+    ones[:, :bits] = signs > 0
+    powers = 1 << np.arange(group - 1, -1, -1)
+    return (ones.reshape(rows, -1, group) * powers).sum(axis=2, dtype=np.uint8)
+
+
+def signs_of(choices: np.ndarray, group: int, bits: int) -> np.ndarray:
+    """-1 and +1, float32 (n, bits), that choose these values."""
+    return patterns(group)[choices].reshape(len(choices), -1)[:, :bits]
+
+
+def linear_atoms(directions: np.ndarray, group: int) -> np.ndarray:
+    """float32 (atoms, dim): for each value of each group, plus or minus the ``directions`` (bits,
+    dim) of its bits."""
+    bits, dim = directions.shape
+    whole = np.zeros((-(-bits // group) * group, dim), np.float32)
+    whole[:bits] = directions
+    groups = whole.reshape(-1, group, dim)
+    return np.einsum("vb,gbd->gvd", patterns(group), groups).reshape(-1, dim)
+
+
+def solve_directions(rows: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Directions (bits, dim) and centre (dim,) with the least |row - centre - signs @ directions|^2
+    over all rows, float32."""
+    known = np.concatenate([signs, np.ones((len(signs), 1), np.float32)], axis=1)
+    products = (known.T @ known).astype(np.float64)
+    products[np.diag_indices(signs.shape[1])] += SMALL * len(rows)
+    solved = np.linalg.solve(products, (known.T @ rows).astype(np.float64)).astype(np.float32)
+    return solved[:-1], solved[-1]
+
+
+def solve_atoms(
+    rows: np.ndarray, choices: np.ndarray, group: int, bits: int, ridge: float | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Atoms (atoms, dim) and centre (dim,) for these choices, float32; the linear part alone where
+    ``ridge`` is None."""
+    signs = signs_of(choices, group, bits)
+    directions, centre = solve_directions(rows, signs)
+    atoms = linear_atoms(directions, group)
+    if ridge is None or group == 1:
+        return atoms, centre
+    left = rows - centre - signs @ directions
+    pairs = count_pairs(choices, 1 << group)
+    pairs[np.diag_indices(len(pairs))] += ridge
+    atoms += np.linalg.solve(pairs, sum_by_choice(choices, left, 1 << group)).astype(np.float32)
+    return atoms, centre
+
+
+def refine(
+    rows: np.ndarray,
+    choices: np.ndarray,
+    atoms: np.ndarray,
+    centre: np.ndarray,
+    step: int,
+    tries: int,
+) -> np.ndarray:
+    """Choices that bring the sums of atoms nearer to the rows."""
+    products = (rows - centre) @ atoms.T
+    return improve_choices(choices, products, atoms @ atoms.T, step=step, tries=tries)

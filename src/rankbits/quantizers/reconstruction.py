@@ -1,0 +1,199 @@
+"""Reconstruction: the bits from which an embedding can best be rebuilt, asked by float queries."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import torch
+
+from rankbits import _check
+from rankbits.quantizers import atoms as tables
+from rankbits.quantizers import rows
+from rankbits.quantizers.affine import Quantizer
+from rankbits.quantizers.projection import MOST_ROWS, Projection
+from rankbits.types import Codes, Decoder, Questions
+
+RIDGE = 5.0  # rows that hold the vectors of a group back from leaving their linear part
+ROUNDS = 16  # of choosing bits and solving for vectors in turn; the first third is linear
+TRIES = 4
+
+
+class Reconstruction(Quantizer):
+    """The least loss for a number of bits: a code stands for an embedding, and says which.
+
+    Each ``group`` of bits (1, 2, 4 or 8) chooses one of 2**group vectors, and their sum is what
+    the code stands for. Vectors and choices are learned in turn so that the sums come nearest to
+    the rows, which are scaled to unit length (for cosine similarity). Larger groups lose less and
+    need more rows to learn from: some ten for each of the bits / group * 2**group vectors.
+
+    Search it with questions, ``index.search(quantizer.ask(queries), k)``: queries keep their
+    floats, and are compared with what the codes stand for (``decode``), so that nothing but the
+    bits is stored for an item. By Hamming distance these codes are worse than those of
+    ``Projection``. Encoding is a search, not a linear map: there is no ``fold`` and no ONNX.
+
+    >>> x = torch.randn(300, 20, generator=torch.Generator().manual_seed(0))
+    >>> quantizer = Reconstruction(bits=32).fit(x)
+    >>> codes = quantizer.encode(x)
+    >>> codes, quantizer.decode(codes).shape
+    (Codes(300 rows of 32 bits), (300, 20))
+    """
+
+    asks_with = "questions"
+    atoms_: torch.Tensor
+    centre_: torch.Tensor
+
+    def __init__(
+        self,
+        bits: int | None = None,
+        *,
+        group: int = 4,
+        rounds: int = ROUNDS,
+        tries: int = TRIES,
+        seed: int = 0,
+    ) -> None:
+        self.bits = bits
+        self.group = group
+        self.rounds = rounds
+        self.tries = tries
+        self.seed = seed
+
+    def _fit(self, embeddings: Any, labels: Any) -> None:
+        group = _check.whole("group", self.group, 1)
+        if group not in (1, 2, 4, 8):
+            _check.refuse(f"group must be 1, 2, 4 or 8 bits; got {group}.")
+        rounds, tries = _check.whole("rounds", self.rounds, 1), _check.whole("tries", self.tries, 0)
+        value = rows.embeddings("embeddings", embeddings)
+        bits = self._bits_for(value.shape[1])
+        drawn, _ = rows.sample(value, MOST_ROWS, self.seed)
+        known = _unit_rows(drawn)
+        choices = tables.choose_by_signs(_first_signs(known, bits, self.seed), group)
+        step = 1 << (-bits % group)
+        atoms, centre = tables.solve_atoms(known, choices, group, bits, None)
+        for turn in range(rounds):
+            choices = tables.refine(known, choices, atoms, centre, step, tries)
+            ridge = None if 3 * turn < rounds else RIDGE
+            atoms, centre = tables.solve_atoms(known, choices, group, bits, ridge)
+        choices = tables.refine(known, choices, atoms, centre, step, tries)
+        weight, offset = _predict_signs(known, tables.signs_of(choices, group, bits))
+        self._learn(weight, offset)
+        self.atoms_ = torch.from_numpy(atoms.reshape(choices.shape[1], 1 << group, -1))
+        self.centre_ = torch.from_numpy(centre)
+        self.objective_ = float(
+            np.square(known - self._decoder().decode(self.encode(known))).mean()
+        )
+
+    def _decoder(self) -> Decoder:
+        self._fitted()
+        return Decoder(self.atoms_.numpy(), self.centre_.numpy(), self.bits_)
+
+    def encode(self, embeddings: Any) -> Codes:
+        """(n, dim) -> ``Codes`` whose ``decode`` is near; equal rows get equal codes."""
+        decoder = self._decoder()
+        value = rows.embeddings("embeddings", embeddings, self.weight_.shape[1])
+        packed = np.zeros((len(value), (self.bits_ + 7) // 8), np.uint8)
+        atoms = decoder.atoms.reshape(-1, decoder.dim)
+        gram, step = atoms @ atoms.T, 1 << (-self.bits_ % decoder.group)
+        for start, part in rows.chunks(value):
+            known = _unit_rows(part, start)
+            signs = self._map(torch.from_numpy(known)).numpy()
+            choices = tables.choose_by_signs(signs, decoder.group)
+            products = (known - decoder.centre) @ atoms.T
+            choices = tables.improve_choices(choices, products, gram, step=step, tries=self.tries)
+            signs = tables.signs_of(choices, decoder.group, self.bits_)
+            packed[start : start + len(part)] = np.packbits(signs > 0, axis=1)
+        return Codes(packed, self.bits_, self.fingerprint)
+
+    def decode(self, codes: Codes) -> np.ndarray:
+        """The embeddings (n, dim), float32, that ``codes`` stand for, near unit length."""
+        return self._decoder().decode(codes)
+
+    def transform(self, embeddings: Any) -> Any:
+        """(n, dim) -> (n, bits) of -1.0 and +1.0, the bits of ``encode``."""
+        signs = self.encode(embeddings).signs().astype(np.float32)
+        return torch.from_numpy(signs) if isinstance(embeddings, torch.Tensor) else signs
+
+    def ask(self, embeddings: Any) -> Questions:
+        """(n, dim) -> ``Questions``: an index orders its codes by the cosine distance of each query
+        and what the codes stand for."""
+        decoder = self._decoder()
+        value = rows.embeddings("embeddings", embeddings, self.weight_.shape[1])
+        vectors = _unit_rows(rows.tensor(value))
+        directions, mean = _linear_part(decoder)
+        return Questions(
+            vectors @ directions.T,
+            vectors @ (decoder.centre + mean),
+            decoder,
+            vectors,
+            self.fingerprint,
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that say which bits are made: a digest of all that is learned."""
+        self._fitted()
+        digest = hashlib.blake2b(self._decoder().digest.encode(), digest_size=8)
+        for part in (self.weight_, self.offset_):
+            digest.update(part.contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+    def _refuse_linear(self) -> None:
+        _check.refuse(
+            "The bits of a Reconstruction are found by a search, not by a linear map; "
+            "Projection has one."
+        )
+
+    def fold(self, linear: torch.nn.Linear) -> Any:
+        self._refuse_linear()
+
+    def to_linear(self) -> Any:
+        self._refuse_linear()
+
+    def to_faiss(self) -> Any:
+        self._refuse_linear()
+
+    def to_onnx(self, path: Any) -> None:
+        self._refuse_linear()
+
+
+def _unit_rows(part: torch.Tensor, start: int = 0) -> np.ndarray:
+    """Rows of unit length, float32, on the CPU; a row of zeros stays, and nan is refused."""
+    part = part.detach().float().cpu()
+    if not torch.isfinite(part).all():
+        bad = int(torch.isfinite(part).all(dim=1).int().argmin())
+        _check.refuse(f"embeddings must be finite; row {start + bad} has nan or inf.")
+    norms = part.norm(dim=1, keepdim=True)
+    return np.ascontiguousarray((part / torch.where(norms > 0, norms, 1)).numpy())
+
+
+def _first_signs(known: np.ndarray, bits: int, seed: int) -> np.ndarray:
+    """Signs (n, bits) to start from: of a projection, then of a projection of what is left over,
+    until there are enough."""
+    signs = np.empty((len(known), 0), np.float32)
+    left = known
+    while signs.shape[1] < bits:
+        wanted = min(bits - signs.shape[1], known.shape[1])
+        block = Projection(wanted, seed=seed + signs.shape[1]).fit(left).transform(left)
+        signs = np.concatenate([signs, np.where(block > 0, 1, -1).astype(np.float32)], axis=1)
+        directions, centre = tables.solve_directions(known, signs)
+        left = known - centre - signs @ directions
+    return signs
+
+
+def _predict_signs(known: np.ndarray, signs: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+    """The linear map from rows to their bits by least squares: where encoding starts."""
+    weight, offset = tables.solve_directions(signs, known)
+    return torch.from_numpy(np.ascontiguousarray(weight.T)), torch.from_numpy(offset)
+
+
+def _linear_part(decoder: Decoder) -> tuple[np.ndarray, np.ndarray]:
+    """Directions (bits, dim) and mean (dim,) nearest to the decoder's sums over all codes."""
+    directions, means = [], []
+    for number, atoms in enumerate(decoder.atoms):
+        own = min(decoder.group, decoder.bits - number * decoder.group)
+        step = 1 << (decoder.group - own)
+        known = tables.patterns(decoder.group)[::step, :own]
+        directions.append(known.T @ atoms[::step] / len(known))
+        means.append(atoms[::step].mean(axis=0))
+    return np.concatenate(directions).astype(np.float32), np.sum(means, axis=0)
