@@ -93,19 +93,19 @@ def merged(segments: Sequence[Segment], bits: int) -> Segment:
         out[:, at : at + s.live] = part if s.alive is None else part[:, s.alive]
         at += s.live
     ids = joined([s.ids.kept(s.alive) for s in segments])
-    return Segment(Words(out, bits), ids, inverses=_merged_inverses(segments))
+    return Segment(Words(out, bits), ids, inverses=_merge_inverses(segments))
 
 
-def _merged_inverses(segments: Sequence[Segment]) -> dict[tuple[str, str | None], Any]:
+def _merge_inverses(segments: Sequence[Segment]) -> dict[tuple[str, str | None], Any]:
     """Inverses that the longest segment has are kept, and made for the others alone."""
     longest = max(segments, key=lambda s: len(s.words))
-    merged_inverses: dict[tuple[str, str | None], Any] = {}
+    inverses: dict[tuple[str, str | None], Any] = {}
     for (digest, device), (decoder, _) in list(longest.inverses.items()):
         if device is None:
             columns = [(s.inverse_lengths(decoder), s.alive) for s in segments]
             parts = [column if alive is None else column[alive] for column, alive in columns]
-            merged_inverses[digest, device] = decoder, np.concatenate(parts)
-    return merged_inverses
+            inverses[digest, device] = decoder, np.concatenate(parts)
+    return inverses
 
 
 def unpacked(rows: np.ndarray, bits: int, fingerprint: str | None) -> Codes:

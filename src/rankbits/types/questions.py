@@ -43,8 +43,8 @@ class Decoder:
         centre = _check.finite("centre", _check.array("centre", centre))
         if centre.shape != (atoms.shape[2],):
             _check.refuse(f"centre must have shape ({atoms.shape[2]},); got {centre.shape}.")
-        object.__setattr__(self, "atoms", _frozen(_float32("atoms", atoms)))
-        object.__setattr__(self, "centre", _frozen(_float32("centre", centre)))
+        object.__setattr__(self, "atoms", _freeze(_float32("atoms", atoms)))
+        object.__setattr__(self, "centre", _freeze(_float32("centre", centre)))
         most = self.group * len(atoms)
         bits = _check.whole("bits", self.bits or most, 1)
         if not most - self.group < bits <= most:
@@ -147,8 +147,8 @@ class Questions:
                 f"The weights of a question must sum to at most {LARGEST:g}; row {total.argmax()} "
                 f"has {total.max():g}."
             )
-        object.__setattr__(self, "weights", _frozen(_float32("weights", weights)))
-        object.__setattr__(self, "offsets", _frozen(_float32("offsets", offsets)))
+        object.__setattr__(self, "weights", _freeze(_float32("weights", weights)))
+        object.__setattr__(self, "offsets", _freeze(_float32("offsets", offsets)))
         if (self.decoder is None) != (self.vectors is None):
             _check.refuse("Give a decoder and the queries' own vectors together, or neither.")
         if self.decoder is not None:
@@ -167,7 +167,7 @@ class Questions:
             _check.refuse(
                 f"vectors must have shape ({len(self)}, {decoder.dim}); got {vectors.shape}."
             )
-        object.__setattr__(self, "vectors", _frozen(_float32("vectors", vectors)))
+        object.__setattr__(self, "vectors", _freeze(_float32("vectors", vectors)))
 
     @property
     def bits(self) -> int:
@@ -202,7 +202,7 @@ def _float32(name: str, values: np.ndarray) -> np.ndarray:
         return _check.finite(name, np.ascontiguousarray(values, np.float32))
 
 
-def _frozen(values: np.ndarray) -> np.ndarray:
+def _freeze(values: np.ndarray) -> np.ndarray:
     view = np.ascontiguousarray(values).view()
     view.flags.writeable = False
     return view

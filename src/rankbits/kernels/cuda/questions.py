@@ -94,7 +94,7 @@ class _Asked(NamedTuple):
         return _Asked(*(side[rows].contiguous() for side in self))
 
 
-def _there(words: torch.Tensor | np.ndarray) -> torch.Tensor:
+def _move_words(words: torch.Tensor | np.ndarray) -> torch.Tensor:
     return words if isinstance(words, torch.Tensor) else on_device(words)
 
 
@@ -179,7 +179,7 @@ def _search(
     planes: np.ndarray, signs: np.ndarray, words: Any, k: int, scale: Any, inverses: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """ids and orders (Q, k) of integer questions."""
-    words = _there(words)
+    words = _move_words(words)
     inverses = None if inverses is None else torch.as_tensor(inverses).to(words.device)
     asked = _to_device(planes, signs, scale, words.device)
     ids, orders = np.empty((len(planes), k), np.int64), np.empty((len(planes), k), np.int64)
@@ -216,7 +216,7 @@ def weights_topk(
     weights: np.ndarray, words: Any, k: int, bases: np.ndarray, inverses: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Floats by a product in float64; equal distances in the order of rows."""
-    words = _there(words)
+    words = _move_words(words)
     inverses = None if inverses is None else torch.as_tensor(inverses).to(words.device)
     asked = torch.from_numpy(weights.astype(np.float64)).to(words.device)
     whole = asked.abs().sum(1)
@@ -242,7 +242,7 @@ def weights_topk(
 
 def lengths(atoms: np.ndarray, centre: np.ndarray, words: Any) -> torch.Tensor:
     """float32 (N,) on the device."""
-    words = _there(words)
+    words = _move_words(words)
     tables, middle = (torch.from_numpy(x.copy()).to(words.device) for x in (atoms, centre))
     values = atoms.shape[1]
     size = values.bit_length() - 1

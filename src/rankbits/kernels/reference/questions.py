@@ -49,7 +49,7 @@ def planes_topk(
                 scaled = (slopes[i] * far.astype(np.float32) - bases[i]) * inverses
             far = np.minimum(scaled, LARGEST)
         found.append(_topk(far, k))
-    return _stacked(found, k, np.int64 if scale is None else np.float32)
+    return _stack(found, k, np.int64 if scale is None else np.float32)
 
 
 def weights_topk(
@@ -67,7 +67,7 @@ def weights_topk(
         sums = np.where(ones != (question > 0), np.abs(question), 0).sum(axis=1)
         far = sums if inverses is None else (2 * sums - base) * inverses
         found.append(_topk(np.minimum(far, LARGEST).astype(np.float32), k))
-    return _stacked(found, k, np.float32)
+    return _stack(found, k, np.float32)
 
 
 def weights_of_rows(
@@ -117,7 +117,7 @@ def lengths(atoms: np.ndarray, centre: np.ndarray, words: np.ndarray) -> np.ndar
     return out
 
 
-def _stacked(found: list, k: int, kind: type) -> tuple[np.ndarray, np.ndarray]:
+def _stack(found: list, k: int, kind: type) -> tuple[np.ndarray, np.ndarray]:
     if not found:
         return np.empty((0, k), np.int64), np.empty((0, k), kind)
     ids, distances = zip(*found, strict=True)
