@@ -498,19 +498,6 @@ def test_milvus_finishes_what_was_cut_short(request, tmp_path, monkeypatch):
     assert not (tmp_path / "codes.db.pending").exists()
 
 
-def test_postgres_that_went_away(request, tmp_path):
-    place = address_of("postgresql", request, tmp_path)
-    codes = tied(np.random.default_rng(0), 3, 64)
-    with open_index(place, 64) as index, open_index(place) as other:
-        pid = index._con.info.backend_pid
-        other._con.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
-        with pytest.raises(rb.Refusal, match=r"is gone: .*whether this call was done is not known"):
-            index.add(codes)
-        with pytest.raises(rb.Refusal, match="is closed, or its server is gone"):
-            index.count()
-        assert other.add(codes).count() == 3
-
-
 def test_milvus_says_its_limits(request, tmp_path):
     place = address_of("milvus", request, tmp_path)
     codes = rb.Codes(np.zeros((16_500, 1), np.uint8), 8)

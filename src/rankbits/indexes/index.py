@@ -134,6 +134,11 @@ class Index(abc.ABC):
     def count(self) -> int:
         """How many codes are remembered."""
 
+    @property
+    def has_string_ids(self) -> bool | None:
+        """Whether ids are strings; None while the index is empty and may become either."""
+        return None
+
     def _to_codes(self, value: Any) -> Codes:
         """``Codes`` of this index's encoder; other inputs go through the encoder."""
         codes = value
