@@ -11,6 +11,7 @@ import torch
 
 import rankbits as rb
 from rankbits.cli import main
+from rankbits.indexes.segments import Segment
 from rankbits.indexes.shortlist import choose_width
 from rankbits.kernels import inverse_lengths, lay_out, order_rows, question_topk, words
 from rankbits.kernels.cpu import questions as cpu
@@ -373,6 +374,19 @@ def test_lengths_are_computed_once_for_a_segment(asked, monkeypatch):
         )
         index.search(other, 3)
         assert calls
+
+
+def test_lengths_on_one_device_stay_when_another_asks_for_them(monkeypatch):
+    draw = np.random.default_rng(14)
+    decoder, other = make_decoder(draw, 40), make_decoder(draw, 40)
+    index = rb.HammingIndex(40).add(make_codes(draw, 50, 40))
+    (segment,) = index._now().segments
+    monkeypatch.setattr(Segment, "on", lambda self, device: self.words)
+    there, here = segment.inverse_lengths(decoder, "cuda"), segment.inverse_lengths(decoder)
+    assert segment.inverse_lengths(decoder, "cuda") is there
+    assert segment.inverse_lengths(decoder) is here
+    segment.inverse_lengths(other)
+    assert {digest for digest, _ in segment.inverses} == {other.digest}
 
 
 def test_rows_that_are_added_or_removed_do_not_cost_the_lengths_of_all(monkeypatch):
