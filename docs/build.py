@@ -13,7 +13,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from generated import api, commands, protocols, rows  # noqa: E402
+from generated import api, commands, kept_bytes, protocols, rows  # noqa: E402
 
 SITE = HERE.parent / "site"
 NOTEBOOK = HERE / "notebooks" / "first_steps.ipynb"
@@ -34,6 +34,7 @@ def notebook() -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "benchmarks.md": rows.page,
+    "bytes.md": kept_bytes.page,
     "notebooks/first_steps.md": notebook,
     "reference/api.md": api.api,
     "reference/commands.md": commands.page,
