@@ -9,11 +9,13 @@ import numpy as np
 import torch
 
 from rankbits import metrics
-from rankbits.quantizers import Quantizer, rows
-from rankbits.types import pack
+from rankbits.kernels import order_rows, question_topk
+from rankbits.quantizers import Quantizer, Reconstruction, rows
+from rankbits.types import Codes, Questions, pack
 
 QUERIES, DATABASE = 500, 50_000
 PLACES = (1, 10, 100)
+LISTED = 20  # codes decoded for each neighbour wanted
 RESCORED = 10  # candidates fetched for each neighbour wanted, when floats re-score them
 
 
@@ -22,13 +24,15 @@ class Account:
     """What was lost between embeddings and codes.
 
     ``dtype`` and ``itemsize``: of the embeddings' numbers, and their bytes.
-    ``error``: mean of (y - sgn y)^2, outputs scaled to the sphere of the codes. ``balance``: mean
+    ``error``: mean of (y - sgn y)^2, outputs scaled to the sphere of the codes; of a
+    ``Reconstruction`` the squared distance from what its codes stand for. ``balance``: mean
     distance of a bit's share of ones from a half (0 is best). ``constant``: bits that never change.
     ``distinct``: distinct codes as a share of the rows. ``recall[k]``: share of the k nearest by
     cosine among the k nearest by Hamming distance, ties averaged; ``rescored[k]``: the same when
-    10 k are fetched and re-scored by the floats; ``signs[k]``: of the embeddings' own signs.
+    10 k are fetched and re-scored by the floats; ``signs[k]``: of the embeddings' own signs;
+    ``asked[k]``: of the codes, by queries that keep their floats (``quantizer.ask``).
 
-    >>> print(Account(9, 8, 32, 3, 0.2, 0.1, 0, 1.0, {}, {}, {}))  # doctest: +ELLIPSIS
+    >>> print(Account(9, 8, 32, 3, 0.2, 0.1, 0, 1.0, {}, {}, {}, {}))  # doctest: +ELLIPSIS
     32 floats to 8 bits: 128 times smaller
     quantization error  0.2000...
     """
@@ -44,6 +48,7 @@ class Account:
     recall: dict[int, float]
     rescored: dict[int, float]
     signs: dict[int, float]
+    asked: dict[int, float]
     dtype: str = "float32"
     itemsize: int = 4
 
@@ -57,11 +62,13 @@ class Account:
             + (f", {self.constant} bits never change" if self.constant else ""),
             f"distinct codes      {self.distinct:.1%} of {self.rows:,} rows",
             f"neighbours kept ({self.queries:,} queries among {self.rows - self.queries:,} rows)",
-            f"          {self.bits:4d} bits    signs of {self.dim} floats    re-scored by floats",
+            f"          {self.bits:4d} bits    by float questions    signs of {self.dim} floats"
+            "    re-scored by floats",
         ]
         for k, kept in self.recall.items():
             lines.append(
-                f"  top {k:<4} {kept:8.1%}    {self.signs[k]:8.1%}"
+                f"  top {k:<4} {kept:8.1%}    {self.asked[k]:8.1%}"
+                f"              {self.signs[k]:8.1%}"
                 f"                {self.rescored[k]:8.1%} (of {RESCORED * k:,} fetched)"
             )
         return "\n".join(lines)
@@ -88,10 +95,17 @@ def account(quantizer: Quantizer, embeddings: Any, *, seed: int = 0) -> Account:
         outputs.shape[1] ** 0.5 / outputs.norm(dim=1, keepdim=True).clamp(min=1e-30)
     )
     codes = pack(outputs)
+    error = float(((scaled.abs() - 1) ** 2).mean())
+    if isinstance(quantizer, Reconstruction):
+        away = torch.nn.functional.normalize(drawn, dim=1) - torch.from_numpy(
+            quantizer.decode(codes)
+        )
+        error = float(away.square().sum(1).mean())
     ones = (outputs > 0).float().mean(dim=0)
     nearest = _find_nearest(drawn[query], drawn[items], max(PLACES))
     plain = pack(drawn)
-    kept: list[dict[int, float]] = [{}, {}, {}]
+    by_floats = _ask_nearest(quantizer.ask(drawn[query]), codes[items], max(PLACES))
+    kept: list[dict[int, float]] = [{}, {}, {}, {}]
     for k in PLACES:
         if k > len(items):
             continue
@@ -102,15 +116,27 @@ def account(quantizer: Quantizer, embeddings: Any, *, seed: int = 0) -> Account:
         kept[0][k] = float(metrics.recall_at(ranking, k).mean())
         kept[1][k] = float(metrics.recall_at(ranking, RESCORED * k).mean())
         kept[2][k] = float(metrics.recall_at(by_signs, k).mean())
+        kept[3][k] = float(
+            np.take_along_axis(relevance, by_floats[:, :k], 1).sum() / k / len(query)
+        )
     return Account(
         rows=len(drawn), bits=codes.bits, dim=drawn.shape[1], queries=len(query),
-        error=float(((scaled.abs() - 1) ** 2).mean()),
+        error=error,
         balance=float((ones - 0.5).abs().mean()),
         constant=int(((ones == 0) | (ones == 1)).sum()),
         distinct=len(np.unique(codes.packed, axis=0)) / max(1, len(codes)),
-        recall=kept[0], rescored=kept[1], signs=kept[2],
+        recall=kept[0], rescored=kept[1], signs=kept[2], asked=kept[3],
         dtype=str(value.dtype).removeprefix("torch."), itemsize=value.dtype.itemsize,
     )  # fmt: skip
+
+
+def _ask_nearest(questions: Questions, codes: Codes, most: int) -> np.ndarray:
+    """(Q, most) rows of the nearest codes by questions, nearest first."""
+    if questions.decoder is None:
+        return question_topk(questions, codes, most).ids
+    listed = question_topk(questions, codes, LISTED * most).ids
+    order = np.argsort(order_rows(questions, codes, listed), axis=1, kind="stable")
+    return np.take_along_axis(listed, order[:, :most], 1)
 
 
 def _find_nearest(queries: torch.Tensor, items: torch.Tensor, most: int) -> np.ndarray:
