@@ -224,7 +224,7 @@ def test_headers_ids_and_the_log(small):
     assert reply.headers["referrer-policy"] == "no-referrer"
     small.app.log.flush()
     line = json.loads(small.log.getvalue().splitlines()[-1])
-    assert line["id"] == reply.headers["x-request-id"] and line["path"] == "/items/{id:path}"
+    assert line["id"] == reply.headers["x-request-id"] and line["path"] == "/items/{id}"
     assert (line["method"], line["status"]) == ("GET", 200) and line["ms"] > 0
 
 

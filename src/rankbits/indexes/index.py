@@ -45,6 +45,8 @@ class Index(abc.ABC):
     bits: int
     encoder: Encoding | None = None  # makes codes of what is no codes, where one is attached
 
+    has_string_ids: bool | None = None  # None: the index is empty, or does not say
+
     _facts: Mapping[str, str] = MappingProxyType({})
 
     @property

@@ -104,6 +104,12 @@ def whole(name: str, value: Any, least: int, most: int) -> int:
     return value
 
 
+def parse_number(name: str, text: str, least: int, most: int) -> int:
+    """A whole number of a query, as ``whole`` takes it."""
+    plain = text.isascii() and text.isdigit() and len(text) < 19
+    return whole(name, int(text) if plain else text, least, most)
+
+
 def flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         reject(422, f"{name} must be true or false; got {brief(value)}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 
 import numpy as np
 
@@ -15,6 +16,8 @@ CRISP = 64  # smaller images are enlarged by whole steps, each pixel a square
 
 def of_file(path: str) -> tuple[bytes, str]:
     """The middle square of an image file, at most ``SIDE`` wide, and its type."""
+    if not os.path.isfile(path):  # a pipe would keep its reader waiting for ever
+        _check.refuse(f"{path} is not a file.")
     side = min(SIDE, *measure(path))
     pixels = decode(path, side)
     return _written(pixels, "PNG") if side <= CRISP else _written(pixels, "JPEG")

@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 import hmac
 import re
+import shutil
+import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from time import monotonic, perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -29,12 +32,14 @@ from rankbits.serve.ids import known_ids, new_ids, one_id
 from rankbits.serve.items import Items
 from rankbits.serve.limits import Limits, Rejected, brief, reject
 from rankbits.serve.questions import Questions, check_bits, questions_of
-from rankbits.serve.uploads import checked
-from rankbits.serve.views import Labels, View, view_of
+from rankbits.serve.uploads import check_upload
+from rankbits.serve.views import Frozen, Labels, View, view_of
 from rankbits.types import Codes
 from rankbits.types.codes import check_same_encoder
 
 PAGE = 500  # items listed at a time, at most
+ROOM = 1 << 20  # bytes that must fit on the disk of an index that is written to
+T = TypeVar("T")
 
 
 class Service:
@@ -72,7 +77,8 @@ class Service:
         self.batcher = Batcher(self._answer, waiting=self.limits.waiting)
         self._threads = ThreadPoolExecutor(2, "rankbits-decode")
         # a connection to a database elsewhere is one thread's; a file's writer leaves searches be
-        self._writer = ThreadPoolExecutor(1, "rankbits-write") if here else self.batcher._thread
+        self._writer = ThreadPoolExecutor(1, "rankbits-write") if here else self.batcher.thread
+        self._write_failed = False
         self._began = monotonic()
         self.comparison = compare
 
@@ -87,7 +93,10 @@ class Service:
         vectors = [job for job in jobs if job.vector is not None]
         if vectors:
             self._encode(vectors)
-        return answer(jobs, self._view(), self.items, self.index.bits)
+        try:
+            return answer(jobs, self._view(), self.items, self.index.bits)
+        except Refusal as sentence:
+            raise Unavailable(str(sentence)) from sentence
 
     def _encode(self, jobs: list[Ask]) -> None:
         """Codes of the vectors of a batch, those of one width together."""
@@ -98,27 +107,25 @@ class Service:
             for job, row in zip(group, packed, strict=True):
                 job.code = row.tobytes()
 
-    def parsed(self, raw: bytes) -> Ask:
-        """The question of a /search body; it can go into a batch unless it is a text."""
+    def _parse(self, raw: bytes) -> Ask:
         held = self.index.fingerprint
         ask = asks.parse(raw, self.index.bits, self.limits, self.accepts, held)
         if ask.vector is not None:
-            self._width(len(ask.vector))
+            self._check_width(len(ask.vector))
         return ask
 
     def warm(self) -> None:
         """Answer one question at the start, because the first compiles what a search needs."""
         if isinstance(self.index, HammingIndex) and self.index.count():
             code = "00" * -(-self.index.bits // 8)
-            self._answer([self.parsed(f'{{"code": "{code}", "k": 1}}'.encode())])
+            self._answer([self._parse(f'{{"code": "{code}", "k": 1}}'.encode())])
 
     async def search(self, raw: bytes) -> bytes:
         """The reply to a /search body."""
-        return await self.answered(self.parsed(raw))
-
-    async def answered(self, ask: Ask) -> bytes:
+        ask = self._parse(raw)
         if ask.text is not None:
-            ask.code = await self._encoded(self.questions.text, ask.text)
+            encode = self.questions.text
+            ask.code = await self._run(self._threads, self._encode_one, encode, ask.text)
         return await self.batcher.ask(ask)
 
     async def search_image(self, raw: bytes, k: int, histogram: bool = True) -> bytes:
@@ -126,39 +133,42 @@ class Service:
         if self.questions.image is None:
             reject(422, f"This service cannot search by image; it takes {', '.join(self.accepts)}.")
         ask = Ask(k, histogram=histogram, began=perf_counter())
-
-        def seen(file: bytes) -> Codes:
-            return self.questions.image(checked(file, self.limits.pixels))  # type: ignore[misc]
-
-        ask.code = await self._encoded(seen, raw)
+        ask.code = await self._run(self._threads, self._encode_upload, raw)
         return await self.batcher.ask(ask)
 
-    async def _encoded(self, make: Any, value: Any) -> bytes:
-        def made() -> bytes:
-            try:
-                return make(value).packed[0].tobytes()
-            except Rejected:
-                raise
-            except Refusal as sentence:
-                raise Rejected(422, str(sentence)) from sentence
+    async def _run(self, threads: ThreadPoolExecutor, work: Callable[..., T], *given: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(threads, work, *given)
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, made)
+    def _encode_upload(self, raw: bytes) -> bytes:
+        upload = check_upload(raw, self.limits.pixels)
+        try:
+            return self._encode_one(self.questions.image, upload)
+        except (OSError, SyntaxError, EOFError) as error:  # as Pillow says it to your own function
+            raise Rejected(422, "The upload is truncated or damaged.") from error
 
-    def _width(self, width: int) -> None:
+    def _encode_one(self, encode: Any, value: Any) -> bytes:
+        try:
+            return encode(value).packed[0].tobytes()
+        except Refusal as sentence:
+            raise Rejected(422, str(sentence)) from sentence
+
+    def _check_width(self, width: int) -> None:
         if self.questions.dims and width not in self.questions.dims:
             wanted = " or ".join(map(str, dict.fromkeys(self.questions.dims)))
             reject(422, f"vector must have {wanted} numbers; got {width:,}.")
 
-    def authorise(self, header: str | None) -> None:
+    def authorise(self, header: str) -> None:
         """Refuse a request without the token, in a time that does not depend on the token."""
         if self._token is None:
             reject(403, "This service is read-only: it was started without a token.")
-        kind, _, given = (header or "").partition(" ")
-        same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), self._token.encode())
+        kind, _, shown_token = header.partition(" ")
+        shown_token = shown_token.strip().encode("utf-8", "replace")
+        same = hmac.compare_digest(shown_token, self._token.encode())
         if kind.lower() != "bearer" or not same:
             reject(401, "Writing needs the header 'Authorization: Bearer TOKEN' with this token.")
 
     async def add(self, raw: bytes) -> dict[str, int]:
+        """Remember the codes or vectors of an /add body."""
         body = asks.fields(raw, ("ids", "codes", "vectors", "fingerprint"))
         asks.refuse_other_encoder(body, self.index.fingerprint)
         ids = asks.listed("ids", body.get("ids"), self.limits.batch)
@@ -170,10 +180,15 @@ class Service:
             reject(
                 422, f"{name} must have one row for each of {len(ids):,} ids; got {len(rows):,}."
             )
-        codes = await self._rows(name, rows)
-        return await self._written(lambda: self._add(ids, codes))
+        codes = await self._read_rows(name, rows)
 
-    async def _rows(self, name: str, rows: list[Any]) -> Codes:
+        def work() -> dict[str, int]:
+            self.index.add(codes, new_ids(ids, self.index.has_string_ids))
+            return {"added": len(codes), "count": self.index.count()}
+
+        return await self._write(work)
+
+    async def _read_rows(self, name: str, rows: list[Any]) -> Codes:
         bits = self.index.bits
         if name == "codes":
             packed = np.frombuffer(b"".join(asks.code(row, bits) for row in rows), np.uint8)
@@ -182,42 +197,79 @@ class Service:
             reject(
                 422, "This service cannot make codes of vectors: it was started without a model."
             )
-        found = [asks.vector(row, "Each of vectors") for row in rows]
-        for width in {len(row) for row in found}:
-            self._width(width)
-        if len({len(row) for row in found}) > 1:
+        vectors = [asks.vector(row, "Each of vectors") for row in rows]
+        widths = {len(row) for row in vectors}
+        for width in widths:
+            self._check_width(width)
+        if len(widths) > 1:
             reject(422, "vectors must all be of one width.")
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self.questions.vector, np.stack(found))
-
-    def _add(self, given: list[Any], codes: Codes) -> dict[str, int]:
-        self.index.add(codes, new_ids(given, self._view().strings))
-        return {"added": len(codes), "count": self.index.count()}
+        return await self._run(self._threads, self.questions.vector, np.stack(vectors))
 
     async def remove(self, raw: bytes) -> dict[str, int]:
-        given = asks.listed("ids", asks.fields(raw, ("ids",)).get("ids"), self.limits.batch)
+        """Forget the ids of a /remove body."""
+        wanted = asks.listed("ids", asks.fields(raw, ("ids",)).get("ids"), self.limits.batch)
 
         def work() -> dict[str, int]:
-            ids = known_ids(given, self._view().strings)
+            ids = known_ids(wanted, self.index.has_string_ids)
             gone = self.index.remove(ids) if len(ids) and self.index.count() else 0
             return {"removed": gone, "count": self.index.count()}
 
-        return await self._written(work)
+        return await self._write(work)
 
-    async def _written(self, work: Callable[[], dict[str, int]]) -> dict[str, int]:
+    async def _write(self, work: Callable[[], dict[str, int]]) -> dict[str, int]:
         """Run a write to its end, even where the client has closed the connection."""
-        loop = asyncio.get_running_loop()
         try:
-            return await asyncio.shield(loop.run_in_executor(self._writer, work))
+            done = await asyncio.shield(self._run(self._writer, work))
         except Rejected:
             raise
         except Refusal as sentence:
+            self._write_failed = True
+            raise Unavailable(str(sentence)) from sentence
+        self._write_failed = False
+        return done
+
+    async def count(self) -> int:
+        """How many codes the index holds. A database elsewhere is asked in its thread."""
+        try:
+            if isinstance(self.index, HammingIndex):
+                return self.index.count()
+            return await self._run(self.batcher.thread, self.index.count)
+        except Refusal as sentence:
             raise Unavailable(str(sentence)) from sentence
 
-    def stats(self) -> dict[str, Any]:
+    async def check_index(self) -> None:
+        """Refuse where the index does not answer."""
+        try:
+            await self.count()
+        except Unavailable as error:
+            raise Rejected(503, "The index does not answer.") from error
+
+    async def check_writing(self) -> None:
+        """Refuse where writes are taken and the index cannot be written to."""
+        path = getattr(self.index, "path", None)
+        if self.writable and path is not None:
+            self._write_failed = not await self._run(self._writer, self._has_room, path)
+        if self.writable and self._write_failed:
+            reject(503, "The index cannot be written to at present.")
+
+    def _has_room(self, path: Path) -> bool:
+        """Whether a file is there and its disk takes another write. After a write that failed some
+        bytes are written to find out."""
+        try:
+            if not path.is_file() or shutil.disk_usage(path.parent).free < ROOM:
+                return False
+            if self._write_failed:
+                with tempfile.TemporaryFile(dir=path.parent, buffering=0) as file:
+                    return file.write(bytes(ROOM)) == ROOM
+        except OSError:
+            return False
+        return True
+
+    async def stats(self) -> dict[str, Any]:
+        """What is served, by which limits, and how much was asked."""
         labelled = self.items is not None and self.items.labels is not None
         return {
-            "count": self.index.count(),
+            "count": await self.count(),
             "bits": self.index.bits,
             "fingerprint": self.index.fingerprint or self.questions.fingerprint,
             "accepts": list(self.accepts),
@@ -233,52 +285,48 @@ class Service:
         }
 
     async def compare(self, name: str, k: int) -> dict[str, Any]:
+        """One query answered by several codes of the same items."""
         if self.comparison is None:
             reject(404, "This service compares nothing: it was started without --compare.")
-        loop = asyncio.get_running_loop()
-        work = self.comparison.answer
-        return await loop.run_in_executor(self._threads, work, name, k, self.items)
+        return await self._run(self._threads, self.comparison.answer, name, k, self.items)
 
-    def listed(self, offset: int, limit: int, label: str | None) -> dict[str, Any]:
+    def list_items(self, offset: int, limit: int, label: str | None) -> dict[str, Any]:
         """Items in order: those described, or, where none are, the ids of the index."""
         if self.items is not None:
             rows = np.arange(len(self.items)) if not label else self.items.labelled(label)
             names = self.items.ids.at(rows[offset : offset + limit]).tolist()
             return {"total": len(rows), "items": [shown(name, self.items) for name in names]}
-        if label or not isinstance(self.index, HammingIndex):
+        view = self._view()
+        if label or not isinstance(view, Frozen):
             return {"total": 0, "items": []}
-        names = _ids(self._view(), offset, limit)
-        return {"total": self.index.count(), "items": [shown(name, None) for name in names]}
+        names = view.list_ids(offset, limit)
+        return {"total": view.state.count, "items": [shown(name, None) for name in names]}
 
-    def item(self, given: str) -> tuple[dict[str, Any], int]:
+    def item(self, text: str) -> tuple[dict[str, Any], int]:
         """One item as JSON, and its row among the items, -1 where it has none."""
-        strings = self.items.ids.strings if self.items is not None else self._view().strings
-        name = one_id(given, strings)
-        row = -1 if self.items is None or name is None else self.items.row(name)
-        here = self.items is None and name is not None and self._holds(name)
-        if name is None or (row < 0 and not here):
-            reject(404, f"There is no item {brief(given)}.")
+        view = self._view()
+        if self.items is not None:
+            name = one_id(text, self.items.ids.strings)
+            row = -1 if name is None else self.items.row(name)
+            here = row >= 0
+        else:
+            name, row = one_id(text, view.strings if isinstance(view, Frozen) else None), -1
+            here = name is not None and isinstance(view, Frozen) and view.holds(name)
+        if name is None or not here:
+            reject(404, f"There is no item {brief(text)}.")
         return shown(name, self.items), row
 
-    def _holds(self, name: int | str) -> bool:
-        view = self._view()
-        try:
-            found = view.codes_of(known_ids([name], view.strings))
-        except Rejected:
-            return False
-        return found is not None and bool(found[1].all())
-
-    async def picture(self, given: str) -> tuple[bytes, str]:
-        row = self.item(given)[1]
+    async def picture(self, text: str) -> tuple[bytes, str]:
+        """The thumbnail of an item, and its type."""
+        row = self.item(text)[1]
         if self.items is None or not self.items.pictured(row):
-            reject(404, f"The item {brief(given)} has no image.")
-        loop = asyncio.get_running_loop()
+            reject(404, f"The item {brief(text)} has no image.")
         try:
-            found = await loop.run_in_executor(self._threads, self.items.picture, row)
+            picture = await self._run(self._threads, self.items.picture, row)
         except Refusal as sentence:
-            raise Rejected(404, f"The image of item {brief(given)} cannot be read.") from sentence
-        assert found is not None
-        return found
+            raise Rejected(404, f"The image of item {brief(text)} cannot be read.") from sentence
+        assert picture is not None
+        return picture
 
     def close(self) -> None:
         """Finish the work that has begun, then close the index."""
@@ -286,20 +334,3 @@ class Service:
         self._writer.shutdown()
         self._threads.shutdown(cancel_futures=True)
         self.index.close()
-
-
-def _ids(view: Any, offset: int, limit: int) -> list[Any]:
-    """Ids by order of insertion, without making the column of all."""
-    found: list[Any] = []
-    for segment in view.state.segments:
-        if offset >= segment.live:
-            offset -= segment.live
-            continue
-        rows = np.arange(len(segment.words))
-        if segment.alive is not None:
-            rows = rows[segment.alive]
-        found += segment.ids.at(rows[offset : offset + limit - len(found)]).tolist()
-        offset = 0
-        if len(found) >= limit:
-            break
-    return found

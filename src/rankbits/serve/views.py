@@ -11,7 +11,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from rankbits._check import Refusal
 from rankbits.indexes import HammingIndex, Index, scan
+from rankbits.indexes.index import parse_ids
 from rankbits.indexes.segments import Segment
 from rankbits.kernels import Words, hamming_counts
 from rankbits.serve.items import Items
@@ -20,9 +22,6 @@ from rankbits.types import Codes, Results
 
 class View(Protocol):
     """What answers need of an index."""
-
-    @property
-    def count(self) -> int: ...
 
     @property
     def strings(self) -> bool | None: ...
@@ -43,8 +42,8 @@ class Frozen:
     """A ``HammingIndex`` (in memory, a file, DuckDB) at one moment."""
 
     def __init__(self, index: HammingIndex, labels: Labels) -> None:
-        self.state, self.bits, self._labels = index._now(), index.bits, labels
-        self.count, self.strings = self.state.count, self.state.strings
+        self.state, self.bits, self._labels = index.snapshot(), index.bits, labels
+        self.strings = self.state.strings
 
     def search(self, queries: Codes, k: int, among: np.ndarray | None) -> Results:
         allowed = scan.candidates(self.state, None, among, len(queries))
@@ -59,6 +58,29 @@ class Frozen:
             out[found] = segment.words.words[:, rows[found]].T
             here |= found
         return out.view(np.uint8)[:, : (self.bits + 7) // 8], here
+
+    def holds(self, name: int | str) -> bool:
+        """Whether an id is here."""
+        try:
+            return bool(self.codes_of(parse_ids(name))[1].all())
+        except Refusal:
+            return False
+
+    def list_ids(self, offset: int, limit: int) -> list[Any]:
+        """Ids by order of insertion, without making the column of all."""
+        ids: list[Any] = []
+        for segment in self.state.segments:
+            if offset >= segment.live:
+                offset -= segment.live
+                continue
+            rows = np.arange(len(segment.words))
+            if segment.alive is not None:
+                rows = rows[segment.alive]
+            ids += segment.ids.at(rows[offset : offset + limit - len(ids)]).tolist()
+            offset = 0
+            if len(ids) >= limit:
+                break
+        return ids
 
     def counts(
         self, queries: Codes, labels: np.ndarray | None, among: np.ndarray | None
@@ -119,9 +141,11 @@ class Elsewhere:
     """A database that is asked over a connection."""
 
     def __init__(self, index: Index) -> None:
-        self._index, self.count = index, index.count()
-        self.strings: bool | None = None
-        self.bits = index.bits
+        self._index = index
+
+    @property
+    def strings(self) -> bool | None:
+        return self._index.has_string_ids
 
     def search(self, queries: Codes, k: int, among: np.ndarray | None) -> Results:
         return self._index.search(queries, k, among=among)

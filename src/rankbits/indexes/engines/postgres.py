@@ -285,6 +285,12 @@ class PostgresIndex(Index):
 
         return ask
 
+    @property
+    def has_string_ids(self) -> bool | None:  # type: ignore[override]
+        """Whether ids are strings; None while the index is empty and may become either."""
+        with self._transaction() as cursor:
+            return self._strings(cursor)
+
     def count(self) -> int:
         """How many codes are remembered."""
         with self._transaction() as cursor:
