@@ -304,7 +304,7 @@ def test_items_of_folders_and_tables(tmp_path):
         (tmp_path / "pets" / name).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (300, 200), "red").save(tmp_path / "pets" / name)
     numbered = read_items(tmp_path / "pets", strings=False)
-    assert numbered.title(1) == "dog/b.png" and numbered.label(numbered.row(1)) == "dog"
+    assert numbered.title(1) == "b" and numbered.label(numbered.row(1)) == "dog"
     body, kind = numbered.picture(0)
     with Image.open(io.BytesIO(body)) as image:
         assert image.size == (200, 200) and kind == "image/jpeg"

@@ -295,7 +295,7 @@ def test_readiness_is_whether_it_can_write(tmp_path, monkeypatch):
     assert asked("POST", "/add", json=body, headers=BEARER).json() == {"added": 1, "count": 1}
     with monkeypatch.context() as patch:
         full = type("Usage", (), {"free": 1000})
-        patch.setattr("rankbits.serve.service.shutil.disk_usage", lambda path: full)
+        patch.setattr("rankbits.serve.health.shutil.disk_usage", lambda path: full)
         assert asked("GET", "/ready").status_code == 503
     assert asked("GET", "/ready").status_code == 200
     asked.service.index.close()

@@ -78,12 +78,14 @@ def test_tables_of_items(tmp_path):
     (tmp_path / "bytes.csv").write_bytes(b"id\n\xff\xfe\n")
     (tmp_path / "uneven.csv").write_text("id,title\n1\n")
     (tmp_path / "notes.txt").write_text("id\n")
+    (tmp_path / "bare.csv").write_text("id\n")
     for name, said in (
         ("none.csv", "none.csv does not exist."),
         ("notes.txt", r"must be a folder of images or a table \(.csv, .tsv\)."),
         ("empty", "empty holds no image."),
         ("bytes.csv", "is not a table in UTF-8 text."),
-        ("uneven.csv", "must have a header and rows of as many fields."),
+        ("uneven.csv", "line 2 must have 2 fields; got 1."),
+        ("bare.csv", "must have a header and rows."),
     ):
         with pytest.raises(rb.Refusal, match=said):
             read_items(tmp_path / name, strings=False)

@@ -22,10 +22,6 @@ from rankbits.types import Codes, Ranking
 TIES = ("mean", "worst", "best")
 
 
-def rejected(status: int, sentence: str) -> Rejected:
-    return Rejected(status, sentence)
-
-
 def answer(asks: Sequence[Ask], view: View, items: Items | None, bits: int) -> list[Any]:
     """Replies (bytes) or rejections, one for each question. One call of the kernels answers all of
     them, except questions among some ids, which take a call each."""
@@ -59,7 +55,7 @@ def query_codes(
         except Rejected:
             found = None
         if found is None or not found[1].all():
-            replies[i] = rejected(404, f"This index does not hold id {brief(str(ask.id))}.")
+            replies[i] = Rejected(404, f"This index does not hold id {brief(str(ask.id))}.")
             continue
         ask.id, ask.code = name, found[0].tobytes()
         rows[i] = -1 if items is None else items.row(name)  # type: ignore[arg-type]

@@ -104,6 +104,20 @@ def whole(name: str, value: Any, least: int, most: int) -> int:
     return value
 
 
+def parse_add(raw: bytes, limits: Limits, fingerprint: str | None) -> tuple[list, str, list]:
+    """The ids of an /add body, "codes" or "vectors", and as many rows of them."""
+    body = fields(raw, ("ids", "codes", "vectors", "fingerprint"))
+    refuse_other_encoder(body, fingerprint)
+    ids = listed("ids", body.get("ids"), limits.batch)
+    if ("codes" in body) == ("vectors" in body):
+        reject(422, "Give either codes or vectors with the ids.")
+    name = "codes" if "codes" in body else "vectors"
+    rows = listed(name, body[name], limits.batch)
+    if len(rows) != len(ids) or not rows:
+        reject(422, f"{name} must have one row for each of {len(ids):,} ids; got {len(rows):,}.")
+    return ids, name, rows
+
+
 def parse_number(name: str, text: str, least: int, most: int) -> int:
     """A whole number of a query, as ``whole`` takes it."""
     plain = text.isascii() and text.isdigit() and len(text) < 19

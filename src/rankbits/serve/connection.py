@@ -55,7 +55,7 @@ class Connection(asyncio.Protocol):
         self._request: Request | None = None
         self._url, self._headers, self._parts = b"", {}, []  # type: ignore[var-annotated]
         self._overhead = self._size = 0
-        self._wrong: Rejected | None = None
+        self._wrong: Rejected | None = None  # what is wrong with the head, or with the trailers
 
     @property
     def idle(self) -> bool:
@@ -66,8 +66,7 @@ class Connection(asyncio.Protocol):
         self.transport = transport
         self.deadline = self.loop.time() + self.limits.seconds
         if not self.crowd.enter(self):
-            sentence = "Too many connections are open: try again in a moment."
-            reply = refuse(Rejected(503, sentence))
+            reply = refuse(Rejected(503, "Too many connections are open: try again in a moment."))
             transport.write(reply.to_bytes(self.app.next_name(), close=True))
             transport.close()
 
@@ -84,7 +83,7 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserUpgrade as upgrade:
             self._ignore_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError:
-            self.cut(400, "This is not a request of HTTP/1.1.")
+            self.cut(Rejected(400, "This is not a request of HTTP/1.1."))
         if self._begun and not self._deaf:
             self._check_unfinished()
 
@@ -105,17 +104,16 @@ class Connection(asyncio.Protocol):
 
     def _check_unfinished(self) -> None:
         """Refuse a request that is half here for its head or for what it holds."""
-        if self._wrong is not None:
-            self.cut(self._wrong.status, str(self._wrong))
-        elif self._request is not None and self._request.refusal is not None:
-            self._refuse(self._request.refusal)
-        elif self._quiet > self.limits.head_bytes:
-            self.cut(431, self._too_long())
+        refusal = self._wrong or (self._request.refusal if self._request is not None else None)
+        if refusal is None and self._quiet > self.limits.head_bytes:
+            refusal = self._refuse_length()
+        if refusal is not None:
+            self.cut(refusal)
         elif self.crowd.held > self.limits.held_bytes:
             self.crowd.relieve()
 
-    def _too_long(self) -> str:
-        return f"A head may have at most {self.limits.head_bytes:,} bytes."
+    def _refuse_length(self) -> Rejected:
+        return Rejected(431, f"A head may have at most {self.limits.head_bytes:,} bytes.")
 
     def _ignore_upgrade(self, rest: bytes) -> None:
         """Go on in HTTP/1.1. The parser stops at the end of the head, so a new one is told how
@@ -149,7 +147,7 @@ class Connection(asyncio.Protocol):
             return
         self._overhead += len(name) + len(value) + 4
         if self._overhead > self.limits.head_bytes:
-            self._wrong = self._wrong or Rejected(431, self._too_long())
+            self._wrong = self._wrong or self._refuse_length()
         name = name.lower()
         if self._request is None and name in KEPT:
             if name in self._headers:
@@ -166,11 +164,10 @@ class Connection(asyncio.Protocol):
         method = self._parser.get_method().decode()
         alive = self._parser.should_keep_alive() and self._parser.get_http_version() == "1.1"
         request = Request(method, self._url, self._headers, alive, name=self.app.next_name())
-        refusal = self._wrong or self.app.admit(request)
-        request.refusal = None if refusal is None else refuse(refusal)
+        request.refusal = self._wrong or self.app.admit(request)
         self._request = request
         waits = self._headers.get(b"expect", b"").lower() == b"100-continue"
-        if waits and refusal is None and self.idle:
+        if waits and request.refusal is None and self.idle:
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
@@ -181,7 +178,7 @@ class Connection(asyncio.Protocol):
         if request is None or request.refusal is not None:
             return
         if self._size > self.limits.body_bytes:
-            request.refusal = refuse(self.app.too_large())
+            request.refusal = self.app.too_large()
             self._parts.clear()
         else:
             self._parts.append(body)
@@ -190,10 +187,11 @@ class Connection(asyncio.Protocol):
         request = self._request
         if request is None or self._deaf:
             return
-        if self._parser.should_upgrade() and request.method != "CONNECT" and self._has_body():
+        length = self._headers.get(b"content-length", b"0").strip().lstrip(b"0")
+        with_body = bool(length) or b"transfer-encoding" in self._headers
+        if self._parser.should_upgrade() and with_body and request.method != "CONNECT":
             return  # only its head is here, whatever the parser says
-        if self._wrong is not None:  # its trailers are too long
-            request.refusal = refuse(self._wrong)
+        request.refusal = self._wrong or request.refusal
         request.body = b"".join(self._parts)
         self._hold(WEIGHT)
         request.held, self.unfinished = self.unfinished + WEIGHT, 0
@@ -203,23 +201,14 @@ class Connection(asyncio.Protocol):
         self._queue.append(request)
         self.crowd.waiting.pop(self, None)
         if len(self._queue) > PIPELINED:
-            self.cut(503, f"At most {PIPELINED} requests may wait on one connection.")
+            self.cut(Rejected(503, f"At most {PIPELINED} requests may wait on one connection."))
         self._answer()
-
-    def _has_body(self) -> bool:
-        length = self._headers.get(b"content-length", b"0").strip()
-        return b"transfer-encoding" in self._headers or length.strip(b"0") != b""
-
-    def _waiting(self) -> list[Request]:
-        return [*([self._at_work] if self._at_work else []), *self._queue]
-
-    # answering
 
     def _answer(self) -> None:
         while self._queue and self._at_work is None and not self._paused:
             request = self._queue.popleft()
             if request.refusal is not None:
-                self._send(request, request.refusal)
+                self._send(request, refuse(request.refusal))
             else:
                 self._at_work = request
                 task = self.loop.create_task(self._work(request))
@@ -242,27 +231,19 @@ class Connection(asyncio.Protocol):
         self.transport.write(reply.to_bytes(request.name, close=last, head_only=head_only))
         self.app.note(request, reply.status)
         self._served = True
+        if self._queue:
+            return
+        self.crowd.waiting[self] = None
         if last:
-            self._leave()
-        elif not self._queue and not self._begun:
+            self._deaf, self.deadline = True, self.loop.time() + self.limits.seconds
+            if self._cut_off:  # the client is still sending: let it read this before the end
+                self.transport.write_eof()
+            else:
+                self.transport.close()
+        elif not self._begun:
             self.deadline = self.loop.time() + IDLE
-        if not self._queue:
-            self.crowd.waiting[self] = None
 
-    def _leave(self) -> None:
-        """Close once the last reply is sent; where the client is still sending, once it has read
-        that."""
-        self._deaf = True
-        self.deadline = self.loop.time() + self.limits.seconds
-        if self._cut_off and self.transport.can_write_eof():
-            self.transport.write_eof()
-        else:
-            self.transport.close()
-
-    def cut(self, status: int, sentence: str) -> None:
-        self._refuse(refuse(Rejected(status, sentence)))
-
-    def _refuse(self, refusal: Reply) -> None:
+    def cut(self, refusal: Rejected) -> None:
         """Answer what is here, then this refusal, drop whatever else comes, and close."""
         if self._deaf or self.transport.is_closing():
             return
@@ -283,7 +264,8 @@ class Connection(asyncio.Protocol):
         elif self._served and not self._begun:
             self.transport.close()
         else:
-            self.cut(408, f"A request must be here within {self.limits.seconds:g} seconds.")
+            sentence = f"A request must be here within {self.limits.seconds:g} seconds."
+            self.cut(Rejected(408, sentence))
 
     def finish(self) -> None:
         """Close after the requests that are wholly here."""
@@ -296,8 +278,9 @@ class Connection(asyncio.Protocol):
         """A client that has sent all its requests still gets its replies."""
         if self.idle:
             return False
-        self._deaf = True
-        self._waiting()[-1].keep_alive = False
+        last = self._queue[-1] if self._queue else self._at_work
+        assert last is not None
+        self._deaf, last.keep_alive = True, False
         return True
 
     def pause_writing(self) -> None:

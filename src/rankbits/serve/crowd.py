@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from rankbits.serve.connection import Connection
+from rankbits.serve.limits import Rejected
 
 if TYPE_CHECKING:
     from rankbits.serve.app import App
@@ -48,7 +49,7 @@ class Crowd:
     def relieve(self) -> None:
         """Refuse the unfinished request that holds most."""
         worst = max(self.open, key=lambda connection: connection.unfinished)
-        worst.cut(503, "Too much is being sent at once: try again in a moment.")
+        worst.cut(Rejected(503, "Too much is being sent at once: try again in a moment."))
 
     async def watch(self) -> None:
         """End those that are late, and write the log, for ever."""

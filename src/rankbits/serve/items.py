@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,13 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.data import items as data_items
-from rankbits.data.folders import by_folder, named
+from rankbits.data import tables
+from rankbits.data.folders import named
 from rankbits.indexes.ids import Column
 from rankbits.indexes.index import distinct_ids
 from rankbits.serve.pictures import of_array, of_file
 
-COLUMNS = {
-    "id": ("id",),
-    "path": ("path", "file", "image"),
-    "label": ("label", "class"),
-    "title": ("title", "name", "text"),
-}
+COLUMNS = {**tables.COLUMNS, "id": ("id",), "title": ("title", "name", "text")}
 KEPT = 512  # thumbnails in memory
 
 
@@ -143,69 +139,40 @@ def read_items(path: str | os.PathLike[str], strings: bool | None) -> Items:
     """
     source = Path(path)
     if source.is_dir():
-        return _of_folder(source, bool(strings))
+        items = data_items.read_items(source)
+        return items_of(items if strings else replace(items, ids=np.arange(len(items))))
     if not source.is_file():
         _check.refuse(f"{source} does not exist.")
-    if source.suffix not in (".csv", ".tsv"):
+    if source.suffix not in data_items.TABLES:
         _check.refuse(f"{source} must be a folder of images or a table (.csv, .tsv).")
-    return _of_table(source, bool(strings))
+    texts = tables.read_text_columns(source)
+    columns = {name.strip().lower(): values for name, values in texts.items()}
+    rows = max(map(len, columns.values()), default=0)
+    if not rows:
+        _check.refuse(f"{source} must have a header and rows.")
 
+    def find(wanted: str) -> list[str] | None:
+        name = next((name for name in COLUMNS[wanted] if name in columns), None)
+        return None if name is None else [text.strip() for text in columns[name]]
 
-def _of_folder(folder: Path, strings: bool) -> Items:
-    found = by_folder(folder)
-    if not found:
-        _check.refuse(f"{folder} holds no image.")
-    paths = list(found)
-    below = [data_items.file_id(path, folder) for path in paths]
-    numbers, names = named("/".join(above) for above in found.values())
-    labelled = any(found.values())
-    return Items(
-        below if strings else range(len(paths)),
-        titles=below,
-        labels=numbers if labelled else None,
-        names=names if labelled else (),
-        paths=paths,
-    )
-
-
-def _of_table(source: Path, strings: bool) -> Items:
-    try:
-        with open(source, encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.reader(file, delimiter="\t" if source.suffix == ".tsv" else ","))
-    except (UnicodeDecodeError, csv.Error):
-        _check.refuse(f"{source} is not a table in UTF-8 text.")
-    header, rows = (rows[0] if rows else []), [row for row in rows[1:] if row]
-    if not rows or any(len(row) != len(header) for row in rows):
-        _check.refuse(f"{source} must have a header and rows of as many fields.")
-    held = {
-        wanted: next((i for i, n in enumerate(header) if n.strip().lower() in spelled), None)
-        for wanted, spelled in COLUMNS.items()
-    }
-
-    def column(wanted: str) -> list[str] | None:
-        at = held[wanted]
-        return None if at is None else [row[at].strip() for row in rows]
-
-    ids: Any = column("id")
-    if ids is None:
-        ids = [str(i) for i in range(len(rows))]
+    ids: Any = find("id") or [str(row) for row in range(rows)]
     if not strings:
         try:
             ids = [int(name) for name in ids]
         except ValueError:
             _check.refuse(f"The ids of {source} must be whole numbers, as those of the index are.")
-    paths = column("path")
-    labels, names = _table_labels(column("label"))
+    paths = find("path")
+    labels, names = _number_labels(find("label"))
     return Items(
         ids,
-        titles=column("title") or paths,
+        titles=find("title") or paths,
         labels=labels,
         names=names,
         paths=None if paths is None else [str(source.parent / p) if p else None for p in paths],
     )
 
 
-def _table_labels(texts: list[str] | None) -> tuple[np.ndarray | None, tuple[str, ...]]:
+def _number_labels(texts: list[str] | None) -> tuple[np.ndarray | None, tuple[str, ...]]:
     """One label a row, -1 where empty; several where any row joins them by ``|`` or ``;``."""
     if texts is None:
         return None, ()

@@ -7,13 +7,10 @@ batches; writes in another, one after the other; decoding and drawing in a few.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import re
-import shutil
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from functools import partial
 from time import monotonic, perf_counter
 from typing import Any, TypeVar
 
@@ -28,6 +25,7 @@ from rankbits.serve.answers import Unavailable, answer, shown
 from rankbits.serve.asks import Ask
 from rankbits.serve.batching import Batcher
 from rankbits.serve.compare import Comparison
+from rankbits.serve.health import has_room
 from rankbits.serve.ids import known_ids, new_ids, one_id
 from rankbits.serve.items import Items
 from rankbits.serve.limits import Limits, Rejected, brief, reject
@@ -38,7 +36,6 @@ from rankbits.types import Codes
 from rankbits.types.codes import check_same_encoder
 
 PAGE = 500  # items listed at a time, at most
-ROOM = 1 << 20  # bytes that must fit on the disk of an index that is written to
 T = TypeVar("T")
 
 
@@ -70,7 +67,7 @@ class Service:
         check_same_encoder(self.questions.fingerprint, index.fingerprint, "the index")
         if token is not None and not re.fullmatch(r"[!-~]{8,}", token):
             _check.refuse("The token must be at least 8 printable ASCII characters, no spaces.")
-        self._token = token
+        self.token = token
         here = isinstance(index, HammingIndex)
         self.accepts = (*(("id",) if here else ()), "code", *self.questions.accepts)
         self._labels = Labels(items)
@@ -84,7 +81,7 @@ class Service:
 
     @property
     def writable(self) -> bool:
-        return self._token is not None
+        return self.token is not None
 
     def _view(self) -> View:
         return view_of(self.index, self._labels)
@@ -157,29 +154,9 @@ class Service:
             wanted = " or ".join(map(str, dict.fromkeys(self.questions.dims)))
             reject(422, f"vector must have {wanted} numbers; got {width:,}.")
 
-    def authorise(self, header: str) -> None:
-        """Refuse a request without the token, in a time that does not depend on the token."""
-        if self._token is None:
-            reject(403, "This service is read-only: it was started without a token.")
-        kind, _, shown_token = header.partition(" ")
-        shown_token = shown_token.strip().encode("utf-8", "replace")
-        same = hmac.compare_digest(shown_token, self._token.encode())
-        if kind.lower() != "bearer" or not same:
-            reject(401, "Writing needs the header 'Authorization: Bearer TOKEN' with this token.")
-
     async def add(self, raw: bytes) -> dict[str, int]:
         """Remember the codes or vectors of an /add body."""
-        body = asks.fields(raw, ("ids", "codes", "vectors", "fingerprint"))
-        asks.refuse_other_encoder(body, self.index.fingerprint)
-        ids = asks.listed("ids", body.get("ids"), self.limits.batch)
-        if ("codes" in body) == ("vectors" in body):
-            reject(422, "Give either codes or vectors with the ids.")
-        name = "codes" if "codes" in body else "vectors"
-        rows = asks.listed(name, body[name], self.limits.batch)
-        if len(rows) != len(ids) or not rows:
-            reject(
-                422, f"{name} must have one row for each of {len(ids):,} ids; got {len(rows):,}."
-            )
+        ids, name, rows = asks.parse_add(raw, self.limits, self.index.fingerprint)
         codes = await self._read_rows(name, rows)
 
         def work() -> dict[str, int]:
@@ -248,22 +225,10 @@ class Service:
         """Refuse where writes are taken and the index cannot be written to."""
         path = getattr(self.index, "path", None)
         if self.writable and path is not None:
-            self._write_failed = not await self._run(self._writer, self._has_room, path)
+            probe = partial(has_room, path, try_writing=self._write_failed)
+            self._write_failed = not await self._run(self._writer, probe)
         if self.writable and self._write_failed:
             reject(503, "The index cannot be written to at present.")
-
-    def _has_room(self, path: Path) -> bool:
-        """Whether a file is there and its disk takes another write. After a write that failed some
-        bytes are written to find out."""
-        try:
-            if not path.is_file() or shutil.disk_usage(path.parent).free < ROOM:
-                return False
-            if self._write_failed:
-                with tempfile.TemporaryFile(dir=path.parent, buffering=0) as file:
-                    return file.write(bytes(ROOM)) == ROOM
-        except OSError:
-            return False
-        return True
 
     async def stats(self) -> dict[str, Any]:
         """What is served, by which limits, and how much was asked."""

@@ -41,7 +41,7 @@ class Request:
     body: bytes = b""
     route: Route | None = None
     values: dict[str, str] = field(default_factory=dict)  # parts of the path, and the query
-    refusal: Reply | None = None
+    refusal: Rejected | None = None
     name: str = ""
     began: float = field(default_factory=perf_counter)
     held: int = 0  # bytes that it is reckoned to cost until it is answered
