@@ -212,7 +212,30 @@ def test_who_never_reads_is_let_go():
         end = time.monotonic() + PATIENCE
         while crowd.open and time.monotonic() < end:
             pass
-        assert not crowd.open
+        assert not crowd.open and crowd.held == 0
+
+
+def test_what_nobody_reads_is_bounded_too():
+    service = make_service(seconds=PATIENCE, held_bytes=1 << 20)
+    service.items = Items(range(50), titles=["long" * 500] * 50)
+    body = b'{"id": "7", "k": 50}'
+    ask = POST + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    with listening(service) as (port, crowd, _):
+        lines = []
+        while len(crowd.open) == len(lines) and len(lines) < 100:  # until one is let go
+            line = connect(port)
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            lines.append(line)
+            while len(crowd.open) < len(lines):
+                pass
+            line.sendall(ask * 90)
+            while not all(c._paused for c in crowd.open) and len(crowd.open) == len(lines):
+                pass
+            assert crowd.held < 2 << 20
+        assert 1 < len(lines) < 100
+        assert split(exchange(port, WHOLE + CLOSE))[0][0] == 200
+        for line in lines:
+            line.close()
 
 
 def test_a_full_house_has_room_for_the_newest(monkeypatch):

@@ -27,9 +27,8 @@ WASTED = 64 << 20  # bytes after a refusal that are read and dropped, so that th
 PIPELINED = 100  # requests that may wait on one connection
 WEIGHT = 1024  # bytes that a waiting request is reckoned to cost beside its own
 GONE = 499  # in the log only: the client has closed the connection
-KEPT = frozenset(
-    (b"host", b"authorization", b"content-type", b"content-length", b"transfer-encoding", b"expect")
-)
+FRAMING = (b"content-length", b"transfer-encoding")
+KEPT = frozenset((b"host", b"authorization", b"content-type", b"expect", *FRAMING))
 
 
 class Connection(asyncio.Protocol):
@@ -48,7 +47,7 @@ class Connection(asyncio.Protocol):
         self._begun = self._served = False  # a request is half here; one was answered
         self._deaf = self._cut_off = False  # what comes is dropped; the client may still be sending
         self._paused = self._resuming = False
-        self._held = self._quiet = self._dropped = 0
+        self._held = self._quiet = self._dropped = self._unsent = 0
         self._reset()
 
     def _reset(self) -> None:
@@ -121,15 +120,12 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         if self._request is not None:
             self._resuming = True
-            names = (b"content-length", b"transfer-encoding")
-            framing = [(name, self._headers[name]) for name in names if name in self._headers]
+            framing = [(name, self._headers[name]) for name in FRAMING if name in self._headers]
             lines = b"".join(b"%s: %s\r\n" % pair for pair in framing)
             self._parser.feed_data(b"POST / HTTP/1.1\r\n" + lines + b"\r\n")
         if rest and not self._deaf:
             self._count(-len(rest))
             self.data_received(rest)
-
-    # called by the parser
 
     def on_message_begin(self) -> None:
         if not self._resuming:
@@ -156,10 +152,8 @@ class Connection(asyncio.Protocol):
             self._headers[name] = value
 
     def on_headers_complete(self) -> None:
-        if self._resuming:
+        if self._resuming or self._deaf:
             self._resuming = False
-            return
-        if self._deaf:
             return
         method = self._parser.get_method().decode()
         alive = self._parser.should_keep_alive() and self._parser.get_http_version() == "1.1"
@@ -205,7 +199,8 @@ class Connection(asyncio.Protocol):
         self._answer()
 
     def _answer(self) -> None:
-        while self._queue and self._at_work is None and not self._paused:
+        closing = self.transport.is_closing()
+        while self._queue and self._at_work is None and not self._paused and not closing:
             request = self._queue.popleft()
             if request.refusal is not None:
                 self._send(request, refuse(request.refusal))
@@ -284,10 +279,16 @@ class Connection(asyncio.Protocol):
         return True
 
     def pause_writing(self) -> None:
+        """The client does not read: start no other answer, and count what waits for it."""
         self._paused, self.stuck = True, self.loop.time() + self.limits.seconds
+        self._unsent = self.transport.get_write_buffer_size()
+        self._hold(self._unsent)
+        if self.crowd.held > self.limits.held_bytes:
+            self.transport.abort()
 
     def resume_writing(self) -> None:
-        self._paused, self.stuck = False, inf
+        self._hold(-self._unsent)
+        self._paused, self.stuck, self._unsent = False, inf, 0
         self._answer()
 
     def connection_lost(self, error: Exception | None) -> None:
