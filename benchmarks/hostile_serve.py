@@ -26,7 +26,7 @@ import numpy as np
 
 import rankbits as rb
 from _bench import Bench
-from load_serve import BITS, K, SEED, codes, free_port, started
+from load_serve import BITS, SEED, K, codes, free_port, started
 
 AROUND = 20.0  # seconds before an attack, and after it
 BODY = b'{"code":"%s","k":1000}' % (b"00" * (BITS // 8))

@@ -72,15 +72,15 @@ class World:
         Image.fromarray(self.images[row]).save(out, "PNG")
         return out.getvalue()
 
-    def compared(self):
+    def make_comparison(self):
         """The codes to compare; fitted in full for the pictures only, which takes many seconds."""
         from rankbits.indexes.ids import Column
-        from rankbits.serve import Comparison, compared
+        from rankbits.serve import Comparison, make_comparison
         from rankbits.serve.compare import Method
 
         inputs = self.inputs[self.database]
         if os.environ.get("RANKBITS_PICTURES"):
-            return compared(inputs, self.labels, bits=BITS)
+            return make_comparison(inputs, self.labels, bits=BITS)
         unit = inputs / np.linalg.norm(inputs, axis=1, keepdims=True)
         rotated = rb.pack(inputs @ np.random.default_rng(1).normal(size=(64, BITS)))
         codes = {"sign": self.codes, "itq": rotated, "h2q": rotated, "supervised": self.codes}

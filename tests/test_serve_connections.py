@@ -239,7 +239,7 @@ def test_what_nobody_reads_is_bounded_too():
 
 
 def test_a_full_house_has_room_for_the_newest(monkeypatch):
-    monkeypatch.setattr("rankbits.serve.running.most_connections", lambda: 5)
+    monkeypatch.setattr("rankbits.serve.running.choose_most_connections", lambda: 5)
     service, work = make_service(), None
     with listening(service) as (port, crowd, _):
         idle = [connect(port) for _ in range(5)]

@@ -203,7 +203,7 @@ def test_a_batch_that_fails_fails_for_each_and_the_next_is_answered():
 def test_an_engine_that_fails_says_so_in_the_log_only():
     """An index elsewhere: it finds, but neither counts nor knows codes by id."""
     from rankbits.indexes import Index
-    from rankbits.serve.views import Elsewhere, view_of
+    from rankbits.serve.views import Elsewhere, take_view
 
     class Far(Index):
         bits = 12
@@ -220,7 +220,7 @@ def test_an_engine_that_fails_says_so_in_the_log_only():
             return self.held.search(codes, k, among=among)
 
     far = Far()
-    assert isinstance(view_of(far, None), Elsewhere)
+    assert isinstance(take_view(far, None), Elsewhere)
     asked = Asked(Service(far))
     assert asked.service.accepts == ("code",)
     code = CODES.packed[4].tobytes().hex()

@@ -25,10 +25,10 @@ from rankbits.serve import (
     read_items,
     running,
 )  # fmt: skip
-from rankbits.serve.compare import compared
+from rankbits.serve.compare import make_comparison
 from rankbits.serve.items import KEPT
 from rankbits.serve.logs import Log
-from rankbits.serve.pictures import of_array
+from rankbits.serve.pictures import draw_array
 from serving import few_steps, listening
 
 RNG = np.random.default_rng(0)
@@ -38,13 +38,13 @@ CODES = rb.pack(X)
 
 def test_labels_are_found_by_their_words():
     none = Items(range(3))
-    assert none.labelled("a").tolist() == [] and none.label(0) is None
+    assert none.find_labelled("a").tolist() == [] and none.label(0) is None
     numbered = Items(range(3), labels=[4, 0, 4])
-    assert numbered.labelled("4").tolist() == [0, 2] and numbered.label(1) == "0"
-    assert numbered.labelled("four").tolist() == []
+    assert numbered.find_labelled("4").tolist() == [0, 2] and numbered.label(1) == "0"
+    assert numbered.find_labelled("four").tolist() == []
     several = Items(range(2), labels=np.array([[1, 0], [1, 1]], bool))
-    assert several.labelled("1").tolist() == [1] and several.labelled("9").tolist() == []
-    assert not none.pictured(-1) and none.picture(0) is None
+    assert several.find_labelled("1").tolist() == [1] and several.find_labelled("9").tolist() == []
+    assert not none.has_picture(-1) and none.picture(0) is None
 
 
 def test_thumbnails_are_kept_only_so_many(tmp_path):
@@ -63,7 +63,7 @@ def test_thumbnails_are_kept_only_so_many(tmp_path):
 def test_pictures_need_an_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(rb.Refusal, match=r"Images need Pillow: pip install 'rankbits\[images\]'"):
-        of_array(np.zeros((4, 4), np.uint8))
+        draw_array(np.zeros((4, 4), np.uint8))
 
 
 def test_tables_of_items(tmp_path):
@@ -114,7 +114,9 @@ def test_comparisons_of_files(tmp_path):
     np.savez(path, embeddings=X, labels=labels, ids=np.array([f"n{i}" for i in range(30)]))
     own = read_comparison(path, 4)
     assert own.names[-1] == "supervised" and own.answer("n4", 1, None)["query"]["id"] == "n4"
-    lonely = compared(X, np.where(np.arange(30) == 4, 7, labels), bits=8).answer("4", 3, None)
+    lonely = make_comparison(X, np.where(np.arange(30) == 4, 7, labels), bits=8).answer(
+        "4", 3, None
+    )
     assert lonely["methods"][0]["ap"] is None  # nobody else has its label
     np.savez(path, rows=X)
     with pytest.raises(rb.Refusal, match="must hold an array called 'embeddings'"):
@@ -138,9 +140,9 @@ def test_what_an_address_means(monkeypatch):
     asked = []
     monkeypatch.setattr("resource.getrlimit", lambda kind: (256, 1000))
     monkeypatch.setattr("resource.setrlimit", lambda kind, both: asked.append(both))
-    assert running.most_connections() == 500 and asked == [(1000, 1000)]
+    assert running.choose_most_connections() == 500 and asked == [(1000, 1000)]
     monkeypatch.setitem(sys.modules, "resource", None)
-    assert running.most_connections() == 500
+    assert running.choose_most_connections() == 500
 
 
 LAZY = [f"rankbits.serve.{name}" for name in ("app", "connection", "crowd", "meters")]

@@ -68,7 +68,7 @@ class Serve:
 
     def _items(self, index: Index) -> Items | None:
         """What ids stand for: as told, or where the index remembers its inputs."""
-        from rankbits.serve import items_of, read_items
+        from rankbits.serve import describe_items, read_items
 
         if self.items:
             strings = index.has_string_ids if isinstance(index, HammingIndex) else None
@@ -78,7 +78,7 @@ class Serve:
             place = index.facts.get(what)
             if place is not None and not Path(place).exists() and not getattr(self, what, None):
                 print(f"The index's {what} lay at {place}, which is gone.", file=sys.stderr)
-        return None if known is None else items_of(known)
+        return None if known is None else describe_items(known)
 
     def _report(self, index: Index) -> dict[str, Any] | None:
         if self.report:

@@ -45,8 +45,6 @@ class Index(abc.ABC):
     bits: int
     encoder: Encoding | None = None  # makes codes of what is no codes, where one is attached
 
-    has_string_ids: bool | None = None  # None: the index is empty, or does not say
-
     _facts: Mapping[str, str] = MappingProxyType({})
 
     @property
@@ -63,6 +61,11 @@ class Index(abc.ABC):
     def fingerprint(self) -> str | None:
         """The encoder whose codes these are; None where it is not known."""
         return self.facts.get("fingerprint")
+
+    @property
+    def has_string_ids(self) -> bool | None:
+        """Whether ids are strings; None while the index is empty and may become either."""
+        return None
 
     @abc.abstractmethod
     def add(self, codes: Codes, ids: Any = None) -> Self:

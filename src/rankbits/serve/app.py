@@ -19,7 +19,7 @@ import httptools
 from rankbits.serve import reference
 from rankbits.serve.answers import Unavailable
 from rankbits.serve.asks import DEFAULT_K, parse_number
-from rankbits.serve.limits import Rejected, brief, reject
+from rankbits.serve.limits import Rejected, reject, shorten
 from rankbits.serve.logs import Log
 from rankbits.serve.meters import Meters
 from rankbits.serve.service import PAGE, Service
@@ -96,7 +96,9 @@ class App:
         if route.image:
             kind = request.header(b"content-type").partition(";")[0].strip().lower()
             if not (kind.startswith("image/") or kind == "application/octet-stream"):
-                reject(415, f"The body must be an image, with its Content-Type; got {brief(kind)}.")
+                reject(
+                    415, f"The body must be an image, with its Content-Type; got {shorten(kind)}."
+                )
 
     def _check_token(self, header: str) -> None:
         """Refuse a writer without the token, in a time that does not depend on the token."""
@@ -193,7 +195,7 @@ async def search_image(app: App, request: Request) -> Reply:
     """The nearest items of an image, which is the body."""
     told = request.values.get("histogram", "true").lower()
     if told not in ("true", "false"):
-        reject(422, f"histogram must be true or false; got {brief(told)}.")
+        reject(422, f"histogram must be true or false; got {shorten(told)}.")
     k = app.number(request, "k")
     return Reply(await app.service.search_image(request.body, k, told == "true"))
 

@@ -42,13 +42,13 @@ class Batcher:
     async def ask(self, job: Any) -> Any:
         answer = asyncio.get_running_loop().create_future()
 
-        def tell(found: Any) -> None:
+        def tell(reply: Any) -> None:
             if answer.done():  # whoever asked has gone
                 return
-            if isinstance(found, BaseException):
-                answer.set_exception(found)
+            if isinstance(reply, BaseException):
+                answer.set_exception(reply)
             else:
-                answer.set_result(found)
+                answer.set_result(reply)
 
         self.put(job, tell)
         return await answer

@@ -16,7 +16,7 @@ from rankbits.data import tables
 from rankbits.data.folders import named
 from rankbits.indexes.ids import Column
 from rankbits.indexes.index import distinct_ids
-from rankbits.serve.pictures import of_array, of_file
+from rankbits.serve.pictures import draw_array, draw_file
 
 COLUMNS = {**tables.COLUMNS, "id": ("id",), "title": ("title", "name", "text")}
 KEPT = 512  # thumbnails in memory
@@ -78,7 +78,7 @@ class Items:
     def _name(self, number: int) -> str:
         return self.names[number] if number < len(self.names) else str(number)
 
-    def labelled(self, text: str) -> np.ndarray:
+    def find_labelled(self, text: str) -> np.ndarray:
         """The rows whose label is ``text``, or one of whose labels it is."""
         if self.labels is None:
             return np.empty(0, np.int64)
@@ -93,39 +93,39 @@ class Items:
             return np.flatnonzero(self.labels[:, number]) if inside else np.empty(0, np.int64)
         return np.flatnonzero(self.labels == number)
 
-    def pictured(self, row: int) -> bool:
+    def has_picture(self, row: int) -> bool:
         if row < 0:
             return False
         return self._images is not None or bool(self._paths is not None and self._paths[row])
 
     def picture(self, row: int) -> tuple[bytes, str] | None:
         """The thumbnail of an item and its type; None where there is none."""
-        if not self.pictured(row):
+        if not self.has_picture(row):
             return None
-        found = self._kept.get(row)
-        if found is None:
+        picture = self._kept.get(row)
+        if picture is None:
             if self._images is not None:
-                found = of_array(self._images[row])
+                picture = draw_array(self._images[row])
             else:
                 assert self._paths is not None
-                found = of_file(str(self._paths[row]))
+                picture = draw_file(str(self._paths[row]))
             if len(self._kept) >= KEPT:
                 self._kept.pop(next(iter(self._kept)), None)
-            self._kept[row] = found
-        return found
+            self._kept[row] = picture
+        return picture
 
 
-def items_of(known: data_items.Items) -> Items:
+def describe_items(items: data_items.Items) -> Items:
     """What the page shows of the items that an index was made of."""
-    inputs = known.inputs
+    inputs = items.inputs
     pixels = isinstance(inputs, np.ndarray) and inputs.ndim == 4
     return Items(
-        known.ids,
-        titles=known.titles,
-        labels=known.labels,
-        names=known.names,
+        items.ids,
+        titles=items.titles,
+        labels=items.labels,
+        names=items.names,
         images=inputs if pixels else None,  # type: ignore[arg-type]
-        paths=None if known.paths is None else known.paths.tolist(),
+        paths=None if items.paths is None else items.paths.tolist(),
     )
 
 
@@ -140,7 +140,7 @@ def read_items(path: str | os.PathLike[str], strings: bool | None) -> Items:
     source = Path(path)
     if source.is_dir():
         items = data_items.read_items(source)
-        return items_of(items if strings else replace(items, ids=np.arange(len(items))))
+        return describe_items(items if strings else replace(items, ids=np.arange(len(items))))
     if not source.is_file():
         _check.refuse(f"{source} does not exist.")
     if source.suffix not in data_items.TABLES:

@@ -28,7 +28,7 @@ class Limits:
     held_bytes: int = 256 << 20
     seconds: float = 20.0
 
-    def shown(self) -> dict[str, int]:
+    def to_dict(self) -> dict[str, int]:
         return {name: getattr(self, name) for name in ("k", "body_bytes", "pixels", "batch")}
 
 
@@ -44,10 +44,10 @@ def reject(status: int, sentence: str) -> NoReturn:
     raise Rejected(status, sentence)
 
 
-def brief(value: object, most: int = 60) -> str:
+def shorten(value: object, most: int = 60) -> str:
     """A value of a request, in quotes, cut where it is long.
 
-    >>> brief("x" * 100, 5)
+    >>> shorten("x" * 100, 5)
     "'xxxx..."
     """
     text = repr(value)

@@ -31,7 +31,7 @@ class Questions:
         return tuple(kind for kind in ("vector", "image", "text") if getattr(self, kind))
 
 
-def questions_of(encoder: Encoder | Questions | None) -> Questions:
+def make_questions(encoder: Encoder | Questions | None) -> Questions:
     """What an encoder can be asked. Vectors are its inputs where it reads vectors; embeddings,
     which go through its quantizer alone, are always taken."""
     if isinstance(encoder, Questions) or encoder is None:

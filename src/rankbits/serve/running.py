@@ -37,7 +37,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def most_connections() -> int:
+def choose_most_connections() -> int:
     """How many connections may be open: so many that files, and those just accepted, have room."""
     try:
         import resource
@@ -86,7 +86,7 @@ async def listen(
     ``begin`` is called when requests and signals are heard."""
     from rankbits.serve.crowd import Crowd
 
-    loop, crowd = asyncio.get_running_loop(), Crowd(app, most_connections())
+    loop, crowd = asyncio.get_running_loop(), Crowd(app, choose_most_connections())
     server = await loop.create_server(crowd.meet, sock=listening, backlog=BACKLOG)
     watching = asyncio.create_task(crowd.watch())
     with suppress(NotImplementedError, RuntimeError, ValueError):  # in the main thread only

@@ -21,17 +21,17 @@ from rankbits._check import Refusal
 from rankbits.encoder import Encoder
 from rankbits.indexes import HammingIndex, Index
 from rankbits.serve import asks
-from rankbits.serve.answers import Unavailable, answer, shown
+from rankbits.serve.answers import Unavailable, answer, describe_item
 from rankbits.serve.asks import Ask
 from rankbits.serve.batching import Batcher
 from rankbits.serve.compare import Comparison
 from rankbits.serve.health import has_room
-from rankbits.serve.ids import known_ids, new_ids, one_id
+from rankbits.serve.ids import check_new_ids, keep_known_kind, parse_id
 from rankbits.serve.items import Items
-from rankbits.serve.limits import Limits, Rejected, brief, reject
-from rankbits.serve.questions import Questions, check_bits, questions_of
+from rankbits.serve.limits import Limits, Rejected, reject, shorten
+from rankbits.serve.questions import Questions, check_bits, make_questions
 from rankbits.serve.uploads import check_upload
-from rankbits.serve.views import Frozen, Labels, View, view_of
+from rankbits.serve.views import Frozen, Labels, View, take_view
 from rankbits.types import Codes
 from rankbits.types.codes import check_same_encoder
 
@@ -63,7 +63,7 @@ class Service:
     ) -> None:
         self.index, self.items, self.report = index, items, report
         self.limits = limits or Limits()
-        self.questions = check_bits(questions_of(encoder), index.bits)
+        self.questions = check_bits(make_questions(encoder), index.bits)
         check_same_encoder(self.questions.fingerprint, index.fingerprint, "the index")
         if token is not None and not re.fullmatch(r"[!-~]{8,}", token):
             _check.refuse("The token must be at least 8 printable ASCII characters, no spaces.")
@@ -84,7 +84,7 @@ class Service:
         return self.token is not None
 
     def _view(self) -> View:
-        return view_of(self.index, self._labels)
+        return take_view(self.index, self._labels)
 
     def _answer(self, jobs: list[Ask]) -> list[Any]:
         vectors = [job for job in jobs if job.vector is not None]
@@ -106,7 +106,7 @@ class Service:
 
     def _parse(self, raw: bytes) -> Ask:
         held = self.index.fingerprint
-        ask = asks.parse(raw, self.index.bits, self.limits, self.accepts, held)
+        ask = asks.parse_search(raw, self.index.bits, self.limits, self.accepts, held)
         if ask.vector is not None:
             self._check_width(len(ask.vector))
         return ask
@@ -133,8 +133,8 @@ class Service:
         ask.code = await self._run(self._threads, self._encode_upload, raw)
         return await self.batcher.ask(ask)
 
-    async def _run(self, threads: ThreadPoolExecutor, work: Callable[..., T], *given: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(threads, work, *given)
+    async def _run(self, threads: ThreadPoolExecutor, work: Callable[..., T], *values: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(threads, work, *values)
 
     def _encode_upload(self, raw: bytes) -> bytes:
         upload = check_upload(raw, self.limits.pixels)
@@ -160,7 +160,7 @@ class Service:
         codes = await self._read_rows(name, rows)
 
         def work() -> dict[str, int]:
-            self.index.add(codes, new_ids(ids, self.index.has_string_ids))
+            self.index.add(codes, check_new_ids(ids, self.index.has_string_ids))
             return {"added": len(codes), "count": self.index.count()}
 
         return await self._write(work)
@@ -168,13 +168,13 @@ class Service:
     async def _read_rows(self, name: str, rows: list[Any]) -> Codes:
         bits = self.index.bits
         if name == "codes":
-            packed = np.frombuffer(b"".join(asks.code(row, bits) for row in rows), np.uint8)
+            packed = np.frombuffer(b"".join(asks.parse_code(row, bits) for row in rows), np.uint8)
             return Codes(packed.reshape(len(rows), -1), bits)
         if self.questions.vector is None:
             reject(
                 422, "This service cannot make codes of vectors: it was started without a model."
             )
-        vectors = [asks.vector(row, "Each of vectors") for row in rows]
+        vectors = [asks.parse_vector(row, "Each of vectors") for row in rows]
         widths = {len(row) for row in vectors}
         for width in widths:
             self._check_width(width)
@@ -184,10 +184,12 @@ class Service:
 
     async def remove(self, raw: bytes) -> dict[str, int]:
         """Forget the ids of a /remove body."""
-        wanted = asks.listed("ids", asks.fields(raw, ("ids",)).get("ids"), self.limits.batch)
+        wanted = asks.parse_list(
+            "ids", asks.parse_fields(raw, ("ids",)).get("ids"), self.limits.batch
+        )
 
         def work() -> dict[str, int]:
-            ids = known_ids(wanted, self.index.has_string_ids)
+            ids = keep_known_kind(wanted, self.index.has_string_ids)
             gone = self.index.remove(ids) if len(ids) and self.index.count() else 0
             return {"removed": gone, "count": self.index.count()}
 
@@ -243,7 +245,7 @@ class Service:
             "compare": list(self.comparison.names) if self.comparison else [],
             "report": self.report is not None,
             "writable": self.writable,
-            "limits": self.limits.shown(),
+            "limits": self.limits.to_dict(),
             "uptime_s": round(monotonic() - self._began, 3),
             "searches": self.batcher.jobs,
             "mean_batch": round(self.batcher.mean, 2),
@@ -257,39 +259,37 @@ class Service:
 
     def list_items(self, offset: int, limit: int, label: str | None) -> dict[str, Any]:
         """Items in order: those described, or, where none are, the ids of the index."""
+        view, names, total = self._view(), [], 0
         if self.items is not None:
-            rows = np.arange(len(self.items)) if not label else self.items.labelled(label)
-            names = self.items.ids.at(rows[offset : offset + limit]).tolist()
-            return {"total": len(rows), "items": [shown(name, self.items) for name in names]}
-        view = self._view()
-        if label or not isinstance(view, Frozen):
-            return {"total": 0, "items": []}
-        names = view.list_ids(offset, limit)
-        return {"total": view.state.count, "items": [shown(name, None) for name in names]}
+            rows = self.items.find_labelled(label) if label else np.arange(len(self.items))
+            names, total = self.items.ids.at(rows[offset : offset + limit]).tolist(), len(rows)
+        elif isinstance(view, Frozen) and not label:
+            names, total = view.list_ids(offset, limit), view.state.count
+        return {"total": total, "items": [describe_item(name, self.items) for name in names]}
 
     def item(self, text: str) -> tuple[dict[str, Any], int]:
         """One item as JSON, and its row among the items, -1 where it has none."""
         view = self._view()
         if self.items is not None:
-            name = one_id(text, self.items.ids.strings)
+            name = parse_id(text, self.items.ids.strings)
             row = -1 if name is None else self.items.row(name)
             here = row >= 0
         else:
-            name, row = one_id(text, view.strings if isinstance(view, Frozen) else None), -1
+            name, row = parse_id(text, view.strings if isinstance(view, Frozen) else None), -1
             here = name is not None and isinstance(view, Frozen) and view.holds(name)
         if name is None or not here:
-            reject(404, f"There is no item {brief(text)}.")
-        return shown(name, self.items), row
+            reject(404, f"There is no item {shorten(text)}.")
+        return describe_item(name, self.items), row
 
     async def picture(self, text: str) -> tuple[bytes, str]:
         """The thumbnail of an item, and its type."""
         row = self.item(text)[1]
-        if self.items is None or not self.items.pictured(row):
-            reject(404, f"The item {brief(text)} has no image.")
+        if self.items is None or not self.items.has_picture(row):
+            reject(404, f"The item {shorten(text)} has no image.")
         try:
             picture = await self._run(self._threads, self.items.picture, row)
         except Refusal as sentence:
-            raise Rejected(404, f"The image of item {brief(text)} cannot be read.") from sentence
+            raise Rejected(404, f"The image of item {shorten(text)} cannot be read.") from sentence
         assert picture is not None
         return picture
 

@@ -54,9 +54,9 @@ class Frozen:
         here = np.zeros(len(ids), bool)
         for segment in self.state.segments:
             rows = segment.find(ids)
-            found = rows >= 0
-            out[found] = segment.words.words[:, rows[found]].T
-            here |= found
+            inside = rows >= 0
+            out[inside] = segment.words.words[:, rows[inside]].T
+            here |= inside
         return out.view(np.uint8)[:, : (self.bits + 7) // 8], here
 
     def holds(self, name: int | str) -> bool:
@@ -90,16 +90,18 @@ class Frozen:
             theirs = None if labels is None else self._labels.of(segment)
             if among is not None:
                 rows = segment.find(among)
-                total += _counted(queries, segment, labels, theirs, np.unique(rows[rows >= 0]))
+                total += _count_distances(
+                    queries, segment, labels, theirs, np.unique(rows[rows >= 0])
+                )
             else:
-                total += _counted(queries, segment, labels, theirs, None)
+                total += _count_distances(queries, segment, labels, theirs, None)
                 if segment.alive is not None:  # the removed are few: counted, and taken away
                     gone = np.flatnonzero(~segment.alive)
-                    total -= _counted(queries, segment, labels, theirs, gone)
+                    total -= _count_distances(queries, segment, labels, theirs, gone)
         return total
 
 
-def _counted(
+def _count_distances(
     queries: Codes,
     segment: Segment,
     labels: np.ndarray | None,
@@ -122,19 +124,19 @@ class Labels:
 
     def __init__(self, items: Items | None) -> None:
         self._items = items
-        self._made: WeakKeyDictionary[Segment, np.ndarray] = WeakKeyDictionary()
+        self._by_segment: WeakKeyDictionary[Segment, np.ndarray] = WeakKeyDictionary()
 
     def of(self, segment: Segment) -> np.ndarray | None:
         if self._items is None or self._items.labels is None:
             return None
-        made = self._made.get(segment)
-        if made is None:
+        theirs = self._by_segment.get(segment)
+        if theirs is None:
             rows = self._items.rows(segment.ids.all())
             labels = self._items.labels
-            made = labels[rows].copy()
-            made[rows < 0] = -1 if labels.ndim == 1 else False
-            self._made[segment] = made
-        return made
+            theirs = labels[rows].copy()
+            theirs[rows < 0] = -1 if labels.ndim == 1 else False
+            self._by_segment[segment] = theirs
+        return theirs
 
 
 class Elsewhere:
@@ -157,5 +159,5 @@ class Elsewhere:
         return None
 
 
-def view_of(index: Index, labels: Labels) -> View:
+def take_view(index: Index, labels: Labels) -> View:
     return Frozen(index, labels) if isinstance(index, HammingIndex) else Elsewhere(index)

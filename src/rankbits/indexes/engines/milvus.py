@@ -277,7 +277,7 @@ class MilvusIndex(Index):
         return int(found[0]["count(*)"])
 
     @property
-    def has_string_ids(self) -> bool | None:  # type: ignore[override]
+    def has_string_ids(self) -> bool | None:
         """Whether ids are strings; None while the index is empty and may become either."""
         return self._text if self.count() else None
 

@@ -284,7 +284,7 @@ class PostgresIndex(Index):
         return ask
 
     @property
-    def has_string_ids(self) -> bool | None:  # type: ignore[override]
+    def has_string_ids(self) -> bool | None:
         """Whether ids are strings; None while the index is empty and may become either."""
         with self._transaction() as cursor:
             return self._strings(cursor)
