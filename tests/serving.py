@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -95,6 +96,14 @@ class Asked:
 
     def search(self, **body):
         return self("POST", "/search", json=body)
+
+
+def wait_for(condition) -> None:
+    """Return when a condition holds; one that never does is a failure."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "what was waited for did not come"
+        threading.Event().wait(0.002)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import pytest
 import rankbits as rb
 from rankbits.indexes.addresses import open_index
 from rankbits.serve import Items, Limits, Service
-from serving import PATIENCE, TOKEN, Asked, listening, read_all, running, sentence
+from serving import PATIENCE, TOKEN, Asked, listening, read_all, running, sentence, wait_for
 
 CODES = rb.pack(np.random.default_rng(0).normal(size=(50, 16)))
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -88,8 +88,7 @@ def test_every_phase_has_its_end(name, monkeypatch):
             pytest.fail("the connection was never ended")
         assert all(status in (200, 408) for status, _ in split(replies))
         assert len(split(exchange(port, WHOLE + CLOSE))) == 2
-        while crowd.open:
-            pass
+        wait_for(lambda: not crowd.open)
         assert crowd.held == 0 and not crowd.waiting
 
 
@@ -101,8 +100,7 @@ def test_trailers_are_counted_with_the_head(trailer):
         assert (status, rest) == (431, []) and "at most 65,536 bytes" in told["error"]
         few = CHUNKED + b"0\r\nT: u\r\n\r\n" + CLOSE
         assert [status for status, _ in split(exchange(port, few))] == [200, 200]
-        while crowd.open:
-            pass
+        wait_for(lambda: not crowd.open)
         assert crowd.held == 0
 
 
@@ -186,11 +184,9 @@ def test_who_hangs_up_is_written_down():
     with listening(make_service()) as (port, crowd, log):
         with connect(port) as line:
             line.sendall(WHOLE[:-3])
-            while not crowd.held:
-                pass
+            wait_for(lambda: crowd.held)
             line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        while crowd.open:
-            pass
+        wait_for(lambda: not crowd.open)
         assert crowd.held == 0
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     assert [line["status"] for line in lines if "status" in line] == [499]
@@ -209,10 +205,11 @@ def test_who_never_reads_is_let_go():
                 line.sendall(ask * 50)
         except OSError:  # full at last, or ended
             pass
-        end = time.monotonic() + PATIENCE
-        while crowd.open and time.monotonic() < end:
-            pass
-        assert not crowd.open and crowd.held == 0
+        wait_for(lambda: not crowd.open and not crowd.held)
+
+
+def all_wait(crowd) -> bool:
+    return all(connection._paused for connection in list(crowd.open))
 
 
 def test_what_nobody_reads_is_bounded_too():
@@ -226,11 +223,13 @@ def test_what_nobody_reads_is_bounded_too():
             line = connect(port)
             line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             lines.append(line)
-            while len(crowd.open) < len(lines):
-                pass
+            wait_for(lambda: len(crowd.open) == len(lines))
             line.sendall(ask * 90)
-            while not all(c._paused for c in crowd.open) and len(crowd.open) == len(lines):
-                pass
+            wait_for(
+                lambda: (
+                    not (not all(c._paused for c in crowd.open) and len(crowd.open) == len(lines))
+                )
+            )
             assert crowd.held < 2 << 20
         assert 1 < len(lines) < 100
         assert split(exchange(port, WHOLE + CLOSE))[0][0] == 200
@@ -243,21 +242,18 @@ def test_a_full_house_has_room_for_the_newest(monkeypatch):
     service, work = make_service(), None
     with listening(service) as (port, crowd, _):
         idle = [connect(port) for _ in range(5)]
-        while len(crowd.open) < 5:
-            pass
+        wait_for(lambda: len(crowd.open) == 5)
         assert [s for s, _ in split(exchange(port, WHOLE + CLOSE))] == [200, 200]
         assert read_all(idle[0]) == b""  # whoever has waited longest
         for line in idle:
             line.close()
-        while crowd.open:
-            pass
+        wait_for(lambda: not crowd.open)
         go, work = threading.Event(), service.batcher._work
         service.batcher._work = lambda jobs: (go.wait(PATIENCE), work(jobs))[1]
         busy = [connect(port) for _ in range(5)]
         for line in busy:
             line.sendall(WHOLE)
-        while crowd.app.inside < 5:
-            pass
+        wait_for(lambda: crowd.app.inside == 5)
         assert split(exchange(port, WHOLE))[0][0] == 503  # nobody who is being answered is let go
         go.set()
         for line in busy:

@@ -29,7 +29,7 @@ from rankbits.serve.compare import make_comparison
 from rankbits.serve.items import KEPT
 from rankbits.serve.logs import Log
 from rankbits.serve.pictures import draw_array
-from serving import few_steps, listening
+from serving import few_steps, listening, wait_for
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 8)).astype(np.float32)
@@ -202,8 +202,7 @@ def test_what_a_socket_is_told_and_what_the_log():
             status, told = posted(port, {"id": 3})  # one is at work, and one may be
             assert status == 503 and told["error"].startswith("Too many requests are waiting")
             line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset
-        while crowd.open:
-            pass
+        wait_for(lambda: not crowd.open)
         go.set()
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     assert [line["status"] for line in lines if "status" in line] == [200, 200, 422, 421, 503, 499]

@@ -14,7 +14,6 @@ from rankbits._option import option
 from rankbits.encoder import Encoder
 from rankbits.encoder.finishing import JUDGED
 from rankbits.encoder.indexing import open_index, read_index_items
-from rankbits.indexes import HammingIndex
 from rankbits.indexes.index import Index
 
 if TYPE_CHECKING:
@@ -71,8 +70,7 @@ class Serve:
         from rankbits.serve import describe_items, read_items
 
         if self.items:
-            strings = index.has_string_ids if isinstance(index, HammingIndex) else None
-            return read_items(self.items, strings)
+            return read_items(self.items, index.has_string_ids)
         known = read_index_items(index)
         for what in ("encoder", "inputs"):
             place = index.facts.get(what)

@@ -6,7 +6,7 @@ import hmac
 import os
 import re
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -34,14 +34,16 @@ DOWN = "The index cannot do that at present; the log has more under the id of th
 
 @dataclass(frozen=True)
 class Route:
-    """``answer(app, request)`` for a method and a path. ``query`` are whole numbers by name: their
-    default, least and most; ``body`` is the schema of the body, ``image`` says that it is one."""
+    """``answer(app, request)`` for a method and a path gives a reply, or the JSON of one. ``query``
+    are whole numbers by name: their default, least and most; ``words`` other names of the query;
+    ``body`` is the schema of the body, ``image`` says that it is one."""
 
     method: str
     path: str
-    answer: Callable[[App, Request], Awaitable[Reply]]
-    query: dict[str, tuple[int, int, int | None]] = field(default_factory=dict)
-    words: tuple[str, ...] = ()  # other names of the query
+    answer: Callable[[App, Request], Awaitable[Reply | bytes | dict]]
+    about: str
+    query: Mapping[str, tuple[int, int, int | None]] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
     body: dict[str, Any] | None = None
     image: bool = False
     token: bool = False
@@ -138,7 +140,10 @@ class App:
         try:
             if self.inside > self.service.limits.waiting:
                 reject(503, "Too many requests are waiting: try again in a moment.")
-            return await request.route.answer(self, request)
+            answer = await request.route.answer(self, request)
+            if isinstance(answer, Reply):
+                return answer
+            return Reply(answer if isinstance(answer, bytes) else dumps(answer))
         except Rejected as refusal:
             return refuse(refusal)
         except Exception as error:
@@ -167,83 +172,52 @@ class App:
         return parse_number(name, text, least, self.service.limits.k if most is None else most)
 
 
-async def health(app: App, request: Request) -> Reply:
-    """Whether the index answers."""
+async def check_health(app: App, request: Request) -> dict[str, str]:
     await app.service.check_index()
-    return Reply(dumps({"status": "ok"}))
+    return {"status": "ok"}
 
 
-async def ready(app: App, request: Request) -> Reply:
-    """Whether the index answers and, where this service writes, can be written to."""
+async def check_readiness(app: App, request: Request) -> dict[str, str]:
     await app.service.check_index()
     await app.service.check_writing()
-    return Reply(dumps({"status": "ok"}))
+    return {"status": "ok"}
 
 
-async def stats(app: App, request: Request) -> Reply:
-    """What is served, by which limits, and how much was asked."""
-    return Reply(dumps(await app.service.stats()))
-
-
-async def search(app: App, request: Request) -> Reply:
-    """The nearest items of a stored id, a code, a vector or a text, in bands of equal Hamming
-    distance."""
-    return Reply(await app.service.search(request.body))
-
-
-async def search_image(app: App, request: Request) -> Reply:
-    """The nearest items of an image, which is the body."""
+async def search_image(app: App, request: Request) -> bytes:
     told = request.values.get("histogram", "true").lower()
     if told not in ("true", "false"):
         reject(422, f"histogram must be true or false; got {shorten(told)}.")
     k = app.number(request, "k")
-    return Reply(await app.service.search_image(request.body, k, told == "true"))
+    return await app.service.search_image(request.body, k, told == "true")
 
 
-async def items(app: App, request: Request) -> Reply:
-    """Items in order, all or those of a label."""
+async def list_items(app: App, request: Request) -> dict[str, Any]:
     offset, limit = app.number(request, "offset"), app.number(request, "limit")
-    return Reply(dumps(app.service.list_items(offset, limit, request.values.get("label"))))
+    return app.service.list_items(offset, limit, request.values.get("label"))
 
 
-async def item(app: App, request: Request) -> Reply:
-    """One item."""
-    return Reply(dumps(app.service.item(request.values["id"])[0]))
+async def show_item(app: App, request: Request) -> dict[str, Any]:
+    return app.service.item(request.values["id"])[0]
 
 
-async def picture(app: App, request: Request) -> Reply:
-    """The thumbnail of an item."""
+async def show_picture(app: App, request: Request) -> Reply:
     body, kind = await app.service.picture(request.values["id"])
     return Reply(body, kind=kind, headers="cache-control: private, max-age=3600\r\n")
 
 
-async def add(app: App, request: Request) -> Reply:
-    """Remember codes or vectors under ids; on the disk before the reply."""
-    return Reply(dumps(await app.service.add(request.body)))
-
-
-async def remove(app: App, request: Request) -> Reply:
-    """Forget ids; on the disk before the reply."""
-    return Reply(dumps(await app.service.remove(request.body)))
-
-
-async def compare(app: App, request: Request) -> Reply:
-    """Several codes of the same items for one query, each with its tie-aware AP."""
+async def compare(app: App, request: Request) -> dict[str, Any]:
     if "id" not in request.values:
         reject(422, "id must be given: that of the item to compare for.")
-    k = app.number(request, "k")
-    return Reply(dumps(await app.service.compare(request.values["id"], k)))
+    return await app.service.compare(request.values["id"], app.number(request, "k"))
 
 
-async def report(app: App, request: Request) -> Reply:
-    """How the codes were judged."""
+async def show_report(app: App, request: Request) -> dict[str, Any]:
     if app.service.report is None:
         reject(404, "This service has no report: it was started without --report.")
-    return Reply(dumps(app.service.report))
+    return app.service.report
 
 
-async def metrics(app: App, request: Request) -> Reply:
-    """Counts and latencies, as Prometheus reads them."""
+async def show_metrics(app: App, request: Request) -> Reply:
     try:
         app.meters.codes.set(await app.service.count())
     except Unavailable:
@@ -253,18 +227,15 @@ async def metrics(app: App, request: Request) -> Reply:
     return Reply(app.meters.text(), kind="text/plain; version=0.0.4; charset=utf-8")
 
 
-async def openapi(app: App, request: Request) -> Reply:
-    """This description."""
-    return Reply(dumps(app.openapi))
+async def show_openapi(app: App, request: Request) -> dict[str, Any]:
+    return app.openapi
 
 
-async def docs(app: App, request: Request) -> Reply:
-    """This description as a page."""
+async def show_docs(app: App, request: Request) -> Reply:
     return Reply(reference.page(app.openapi).encode(), kind="text/html; charset=utf-8")
 
 
-async def static(app: App, request: Request) -> Reply:
-    """The page and its parts."""
+async def show_page(app: App, request: Request) -> Reply:
     name = request.values.get("name", "index.html")
     file = STATIC / name
     if "/" in name or "\\" in name or file.suffix not in KINDS or not file.is_file():
@@ -273,23 +244,36 @@ async def static(app: App, request: Request) -> Reply:
     return Reply(file.read_bytes(), kind=kind, headers="cache-control: no-cache\r\n")
 
 
-SEARCH_K = (DEFAULT_K, 1, None)  # up to the service's own limit
+SEARCH_K = {"k": (DEFAULT_K, 1, None)}  # up to the service's own limit
+PLACES = {"offset": (0, 0, 1 << 40), "limit": (50, 1, PAGE)}
 ROUTES = (
-    Route("POST", "/search", search, body=reference.SEARCH),
-    Route("POST", "/search/image", search_image, {"k": SEARCH_K}, ("histogram",), image=True),
-    Route("GET", "/items", items, {"offset": (0, 0, 1 << 40), "limit": (50, 1, PAGE)}, ("label",)),
-    Route("GET", "/items/{id}/image", picture),
-    Route("GET", "/items/{id}", item),
-    Route("POST", "/add", add, body=reference.ADD, token=True),
-    Route("POST", "/remove", remove, body=reference.REMOVE, token=True),
-    Route("GET", "/compare", compare, {"k": SEARCH_K}, ("id",)),
-    Route("GET", "/report", report),
-    Route("GET", "/stats", stats),
-    Route("GET", "/health", health),
-    Route("GET", "/ready", ready),
-    Route("GET", "/metrics", metrics),
-    Route("GET", "/openapi.json", openapi),
-    Route("GET", "/docs", docs),
-    Route("GET", "/", static),
-    Route("GET", "/static/{name}", static),
-)
+    Route("POST", "/search", lambda app, request: app.service.search(request.body),
+          "The nearest items of a stored id, a code, a vector or a text, in bands of equal Hamming "
+          "distance.", body=reference.SEARCH),
+    Route("POST", "/search/image", search_image,
+          "The nearest items of an image, which is the body.",
+          SEARCH_K, ("histogram",), image=True),
+    Route("GET", "/items", list_items, "Items in order, all or those of a label.", PLACES,
+          ("label",)),
+    Route("GET", "/items/{id}/image", show_picture, "The thumbnail of an item."),
+    Route("GET", "/items/{id}", show_item, "One item."),
+    Route("POST", "/add", lambda app, request: app.service.add(request.body),
+          "Remember codes or vectors under ids; on the disk before the reply.",
+          body=reference.ADD, token=True),
+    Route("POST", "/remove", lambda app, request: app.service.remove(request.body),
+          "Forget ids; on the disk before the reply.", body=reference.REMOVE, token=True),
+    Route("GET", "/compare", compare,
+          "Several codes of the same items for one query, each with its tie-aware AP.",
+          SEARCH_K, ("id",)),
+    Route("GET", "/report", show_report, "How the codes were judged."),
+    Route("GET", "/stats", lambda app, request: app.service.stats(),
+          "What is served, by which limits, and how much was asked."),
+    Route("GET", "/health", check_health, "Whether the index answers."),
+    Route("GET", "/ready", check_readiness,
+          "Whether the index answers and, where this service writes, can be written to."),
+    Route("GET", "/metrics", show_metrics, "Counts and latencies, as Prometheus reads them."),
+    Route("GET", "/openapi.json", show_openapi, "This description."),
+    Route("GET", "/docs", show_docs, "This description as a page."),
+    Route("GET", "/", show_page, "The page."),
+    Route("GET", "/static/{name}", show_page, "A part of the page."),
+)  # fmt: skip

@@ -296,6 +296,6 @@ class Connection(asyncio.Protocol):
             self.app.note(request, GONE)
         self._queue.clear()
         self._hold((self._at_work.held if self._at_work else 0) - self._held)
-        self.unfinished = 0
+        self.unfinished = self._unsent = 0
         self._parser = None  # it refers to this object
         self.crowd.leave(self)

@@ -88,8 +88,7 @@ def _describe_route(route: Route, limits: Limits) -> dict[str, Any]:
         parameters.append(_parameter("Authorization", "header", token))
     refused = {"description": "Refused, in one sentence.", "content": _content(ERROR)}
     replies = {"200": {"description": "Answered."}, **{str(s): refused for s in REFUSALS}}
-    about = " ".join((route.answer.__doc__ or "").split())
-    told = {"description": about, "parameters": parameters, "responses": replies}
+    told = {"description": route.about, "parameters": parameters, "responses": replies}
     if route.body is not None:
         told["requestBody"] = {"required": True, "content": _content(route.body)}
     elif route.image:
