@@ -120,7 +120,7 @@ def world():
         rb.HammingIndex(BITS).add(world.codes),
         encoder=Questions(vector=world.quantizer.encode, image=world.encode_image, dims=(64,)),
         items=Items(range(len(rows)), labels=labels, images=world.images[rows]),
-        compare=world.compared(),
+        compare=world.make_comparison(),
         report=world.report.to_dict(),
     )
     with running(service) as world.url:
