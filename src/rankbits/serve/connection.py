@@ -266,15 +266,13 @@ class Connection(asyncio.Protocol):
         """Close after the requests that are wholly here."""
         if self.idle:
             self.transport.close()
-        else:
-            self._deaf = True
+        self._deaf = True
 
     def eof_received(self) -> bool:
         """A client that has sent all its requests still gets its replies."""
         if self.idle:
             return False
-        last = self._queue[-1] if self._queue else self._at_work
-        assert last is not None
+        last: Any = self._queue[-1] if self._queue else self._at_work
         self._deaf, last.keep_alive = True, False
         return True
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.encoder import Encoder
+from rankbits.serve.limits import reject
 from rankbits.types import Codes
 
 
@@ -29,6 +30,12 @@ class Questions:
     @property
     def accepts(self) -> tuple[str, ...]:
         return tuple(kind for kind in ("vector", "image", "text") if getattr(self, kind))
+
+    def check_width(self, width: int) -> None:
+        """Refuse a vector of another width than ``dims``."""
+        if self.dims and width not in self.dims:
+            wanted = " or ".join(map(str, self.dims))
+            reject(422, f"vector must have {wanted} numbers; got {width:,}.")
 
 
 def make_questions(encoder: Encoder | Questions | None) -> Questions:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import monotonic, perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +36,6 @@ from rankbits.types import Codes
 from rankbits.types.codes import check_same_encoder
 
 PAGE = 500  # items listed at a time, at most
-T = TypeVar("T")
 
 
 class Service:
@@ -108,7 +107,7 @@ class Service:
         held = self.index.fingerprint
         ask = asks.parse_search(raw, self.index.bits, self.limits, self.accepts, held)
         if ask.vector is not None:
-            self._check_width(len(ask.vector))
+            self.questions.check_width(len(ask.vector))
         return ask
 
     def warm(self) -> None:
@@ -133,7 +132,8 @@ class Service:
         ask.code = await self._run(self._threads, self._encode_upload, raw)
         return await self.batcher.ask(ask)
 
-    async def _run(self, threads: ThreadPoolExecutor, work: Callable[..., T], *values: Any) -> T:
+    async def _run(self, threads: ThreadPoolExecutor, work: Any, *values: Any) -> Any:
+        """Await the result of work that a thread does."""
         return await asyncio.get_running_loop().run_in_executor(threads, work, *values)
 
     def _encode_upload(self, raw: bytes) -> bytes:
@@ -148,11 +148,6 @@ class Service:
             return encode(value).packed[0].tobytes()
         except Refusal as sentence:
             raise Rejected(422, str(sentence)) from sentence
-
-    def _check_width(self, width: int) -> None:
-        if self.questions.dims and width not in self.questions.dims:
-            wanted = " or ".join(map(str, dict.fromkeys(self.questions.dims)))
-            reject(422, f"vector must have {wanted} numbers; got {width:,}.")
 
     async def add(self, raw: bytes) -> dict[str, int]:
         """Remember the codes or vectors of an /add body."""
@@ -177,7 +172,7 @@ class Service:
         vectors = [asks.parse_vector(row, "Each of vectors") for row in rows]
         widths = {len(row) for row in vectors}
         for width in widths:
-            self._check_width(width)
+            self.questions.check_width(width)
         if len(widths) > 1:
             reject(422, "vectors must all be of one width.")
         return await self._run(self._threads, self.questions.vector, np.stack(vectors))
@@ -270,13 +265,14 @@ class Service:
     def item(self, text: str) -> tuple[dict[str, Any], int]:
         """One item as JSON, and its row among the items, -1 where it has none."""
         view = self._view()
+        name, row, here = None, -1, False
         if self.items is not None:
             name = parse_id(text, self.items.ids.strings)
             row = -1 if name is None else self.items.row(name)
             here = row >= 0
-        else:
-            name, row = parse_id(text, view.strings if isinstance(view, Frozen) else None), -1
-            here = name is not None and isinstance(view, Frozen) and view.holds(name)
+        elif isinstance(view, Frozen):
+            name = parse_id(text, view.strings)
+            here = name is not None and view.holds(name)
         if name is None or not here:
             reject(404, f"There is no item {shorten(text)}.")
         return describe_item(name, self.items), row

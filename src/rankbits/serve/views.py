@@ -6,7 +6,7 @@ snapshot: it searches, but it neither counts all distances nor returns the code 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,24 +18,6 @@ from rankbits.indexes.segments import Segment
 from rankbits.kernels import Words, hamming_counts
 from rankbits.serve.items import Items
 from rankbits.types import Codes, Results
-
-
-class View(Protocol):
-    """What answers need of an index."""
-
-    @property
-    def strings(self) -> bool | None: ...
-
-    def search(self, queries: Codes, k: int, among: np.ndarray | None) -> Results: ...
-
-    def codes_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """Packed codes of ids, and which are here; None where the index cannot return codes."""
-
-    def counts(
-        self, queries: Codes, labels: np.ndarray | None, among: np.ndarray | None
-    ) -> np.ndarray | None:
-        """(Q, bits + 1, 2) items by distance, relevant or not; None where the index cannot
-        count."""
 
 
 class Frozen:
@@ -50,6 +32,7 @@ class Frozen:
         return scan.topk(self.state, queries, k, allowed)
 
     def codes_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Packed codes of ids, and which are here."""
         out = np.zeros((len(ids), -(-self.bits // 64)), np.uint64)
         here = np.zeros(len(ids), bool)
         for segment in self.state.segments:
@@ -85,6 +68,7 @@ class Frozen:
     def counts(
         self, queries: Codes, labels: np.ndarray | None, among: np.ndarray | None
     ) -> np.ndarray:
+        """(Q, bits + 1, 2) items by distance, relevant or not."""
         total = np.zeros((len(queries), self.bits + 1, 2), np.int64)
         for segment in self.state.segments:
             theirs = None if labels is None else self._labels.of(segment)
@@ -157,6 +141,9 @@ class Elsewhere:
 
     def counts(self, queries: Codes, labels: Any, among: Any) -> None:
         return None
+
+
+View = Frozen | Elsewhere
 
 
 def take_view(index: Index, labels: Labels) -> View:
