@@ -29,9 +29,12 @@ from _bench import Bench
 from load_serve import BITS, SEED, K, codes, free_port, started
 
 AROUND = 20.0  # seconds before an attack, and after it
-BODY = b'{"code":"%s","k":1000}' % (b"00" * (BITS // 8))
+CODE = b"00" * (BITS // 8)
+BODY = b'{"code":"%s","k":1,"histogram":false}' % CODE
+LONG = b'{"code":"%s","k":1000}' % CODE  # whose answer has 100 KB
 POST = b"POST /search HTTP/1.1\r\nHost: localhost\r\n"
 WHOLE = POST + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
+UNREAD = POST + b"Content-Length: %d\r\n\r\n" % len(LONG) + LONG
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(BODY), BODY)
 # what each connection sends at once, and then every second
 KINDS = {
@@ -41,7 +44,7 @@ KINDS = {
     "trailers without end": (CHUNKED + b"0\r\n" + b"T: u\r\n" * 5000, b"T: u\r\n"),
     "an empty line after a request": (WHOLE + b"\r\n", b""),
     "half a request after another": (WHOLE + b"GET /health HT", b""),
-    "answers that nobody reads": (WHOLE * 60, b""),
+    "answers that nobody reads": (UNREAD * 60, b""),
 }
 
 
