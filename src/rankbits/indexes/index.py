@@ -60,6 +60,11 @@ class Index(abc.ABC):
         """The encoder whose codes these are; None where it is not known."""
         return self.facts.get("fingerprint")
 
+    @property
+    def has_string_ids(self) -> bool | None:
+        """Whether ids are strings; None while the index is empty and may become either."""
+        return None
+
     @abc.abstractmethod
     def add(self, codes: Codes, ids: Any = None) -> Self:
         """Remember ``codes`` under ``ids`` (n,), no id twice in one call; returns self.

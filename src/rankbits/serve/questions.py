@@ -11,6 +11,7 @@ import numpy as np
 from rankbits import _check
 from rankbits.encoder import Encoder
 from rankbits.serve.asks import Ask
+from rankbits.serve.limits import reject
 from rankbits.types import Codes
 from rankbits.types import Questions as FloatQuestions
 
@@ -35,8 +36,14 @@ class Questions:
     def accepts(self) -> tuple[str, ...]:
         return tuple(kind for kind in ("vector", "image", "text") if getattr(self, kind))
 
+    def check_width(self, width: int) -> None:
+        """Refuse a vector of another width than ``dims``."""
+        if self.dims and width not in self.dims:
+            wanted = " or ".join(map(str, self.dims))
+            reject(422, f"vector must have {wanted} numbers; got {width:,}.")
 
-def questions_of(encoder: Encoder | Questions | None) -> Questions:
+
+def make_questions(encoder: Encoder | Questions | None) -> Questions:
     """What an encoder can be asked. Vectors are its inputs where it reads vectors; embeddings,
     which go through its quantizer alone, are always taken."""
     if isinstance(encoder, Questions) or encoder is None:

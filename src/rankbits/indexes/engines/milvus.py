@@ -290,6 +290,11 @@ class MilvusIndex(Index):
         )
         return int(found[0]["count(*)"])
 
+    @property
+    def has_string_ids(self) -> bool | None:
+        """Whether ids are strings; None while the index is empty and may become either."""
+        return self._text if self.count() else None
+
     def count(self) -> int:
         """How many codes are remembered."""
         with self._asking():
