@@ -34,7 +34,7 @@ import sys
 from pathlib import Path
 import numpy as np
 import rankbits as rb
-from rankbits.serve import Items, Limits, Questions, Service, serve
+from rankbits.serve import Items, Limits, QueryReader, Service, serve
 
 def vectors(found):
     return rb.pack(found)
@@ -46,8 +46,13 @@ def image(file):
 index = rb.open_index(sys.argv[1])
 service = Service(
     index,
-    encoder=Questions(vectors, image, lambda text: vectors(np.full((1, 16), float(len(text) - 5))),
-                    dims=(16,), bits=16),
+    encoder=QueryReader(
+        vectors,
+        image,
+        lambda text: vectors(np.full((1, 16), float(len(text) - 5))),
+        dims=(16,),
+        bits=16,
+    ),
     token=sys.argv[2],
     limits=Limits(seconds=float(sys.argv[3])),
 )

@@ -75,7 +75,7 @@ class World:
     def make_comparison(self):
         """The codes to compare; fitted in full for the pictures only, which takes many seconds."""
         from rankbits.indexes.ids import Column
-        from rankbits.serve import Comparison, make_comparison
+        from rankbits.serve import SideBySide, make_comparison
         from rankbits.serve.compare import Method
 
         inputs = self.inputs[self.database]
@@ -86,7 +86,7 @@ class World:
         codes = {"sign": self.codes, "itq": rotated, "h2q": rotated, "supervised": self.codes}
         methods = [Method(n, words(c), c.packed.shape[1]) for n, c in codes.items()]
         floats = Method("float", unit, unit.nbytes // len(unit))
-        return Comparison(Column(np.arange(len(unit))), (floats, *methods), self.labels)
+        return SideBySide(Column(np.arange(len(unit))), (floats, *methods), self.labels)
 
     def distances(self, code: rb.Codes) -> np.ndarray:
         return np.asarray(rb.hamming(code, self.codes))[0].astype(int)
@@ -112,13 +112,13 @@ def world():
     for name in ("httptools", "prometheus_client"):
         pytest.importorskip(name, reason="the page is served by rankbits[serve]")
     pytest.importorskip("PIL", reason="pictures need rankbits[images]")
-    from rankbits.serve import Items, Questions, Service
+    from rankbits.serve import Items, QueryReader, Service
 
     world = World()
     rows, labels = world.database, world.labels
     service = Service(
         rb.HammingIndex(BITS).add(world.codes),
-        encoder=Questions(vector=world.quantizer.encode, image=world.encode_image, dims=(64,)),
+        encoder=QueryReader(vector=world.quantizer.encode, image=world.encode_image, dims=(64,)),
         items=Items(range(len(rows)), labels=labels, images=world.images[rows]),
         compare=world.make_comparison(),
         report=world.report.to_dict(),

@@ -17,11 +17,11 @@ import rankbits as rb
 from rankbits.cli import main
 from rankbits.indexes.addresses import open_index
 from rankbits.quickstart import digits_service
-from rankbits.serve import Items, Limits, Questions, Service, read_items
+from rankbits.serve import Items, Limits, QueryReader, Service, read_items
 from rankbits.serve.asks import parse_vector
 from rankbits.serve.batching import Batcher
 from rankbits.serve.limits import Rejected
-from rankbits.serve.questions import make_questions
+from rankbits.serve.queries import make_reader
 from serving import PATIENCE, TOKEN, Asked, few_steps, read_all, running
 
 RNG = np.random.default_rng(0)
@@ -146,7 +146,7 @@ def test_vectors_images_and_text():
         seen.append(words)
         return rb.pack(np.ones((1, 8)))
 
-    encoder = Questions(rb.pack, lambda file: rb.pack(_pixels(file)), text, dims=(8,), bits=8)
+    encoder = QueryReader(rb.pack, lambda file: rb.pack(_pixels(file)), text, dims=(8,), bits=8)
     codes = rb.pack(RNG.normal(size=(20, 8)))
     asked = Asked(Service(rb.HammingIndex(8).add(codes), encoder=encoder))
     assert asked.service.accepts == ("id", "code", "vector", "image", "text")
@@ -323,14 +323,14 @@ def test_encoders_of_quantizers_and_runs(tmp_path):
     x = RNG.normal(size=(80, 6)).astype(np.float32)
     quantizer = rb.ITQ().fit(x)
     rb.Encoder.of(quantizer).save(tmp_path / "q.encoder")
-    asked = make_questions(rb.load(tmp_path / "q.encoder"))
+    asked = make_reader(rb.load(tmp_path / "q.encoder"))
     assert asked.vector(x[:5]) == quantizer.encode(x[:5]) and asked.dims == (6,)
     run = rb.train(
         rb.TrainConfig().with_changes(bits=8, epochs=1, out=str(tmp_path / "run")),
         examples=rb.data.Examples(x, RNG.integers(0, 2, 80)),
     )
     encoder = rb.load(tmp_path / "run")
-    asked = make_questions(encoder)
+    asked = make_reader(encoder)
     assert asked.vector(x[:5]) == rb.pack(run.embed(x[:5]).embeddings) and asked.bits == 8
     assert asked.dims == (6, 8) and asked.accepts == ("vector",)
     outputs = run.embed(x[:5]).embeddings

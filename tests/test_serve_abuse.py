@@ -18,7 +18,7 @@ from PIL import Image
 
 import rankbits as rb
 from rankbits.indexes.addresses import open_index
-from rankbits.serve import Questions, Rejected, Service
+from rankbits.serve import QueryReader, Rejected, Service
 from rankbits.serve.uploads import check_upload
 from serving import TOKEN, listening, running, sentence
 
@@ -235,7 +235,9 @@ def test_nothing_that_the_schema_allows_fails():
     """Every route with what OpenAPI says it takes, and with what it says it does not."""
     schemathesis = pytest.importorskip("schemathesis")
     codes = rb.pack(np.random.default_rng(0).normal(size=(50, 16)))
-    encoder = Questions(rb.pack, lambda file: codes[0], lambda text: codes[0], dims=(16,), bits=16)
+    encoder = QueryReader(
+        rb.pack, lambda file: codes[0], lambda text: codes[0], dims=(16,), bits=16
+    )
     service = Service(rb.HammingIndex(16).add(codes), encoder=encoder, token=TOKEN)
     seen = set()
     with listening(service) as (port, _, _):

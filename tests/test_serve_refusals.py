@@ -10,7 +10,7 @@ import pytest
 
 import rankbits as rb
 from rankbits.data.images import decode
-from rankbits.serve import Items, Limits, Questions, Rejected, Service, wire
+from rankbits.serve import Items, Limits, QueryReader, Rejected, Service, wire
 from rankbits.serve.batching import Batcher
 from serving import TOKEN, Asked, sentence
 
@@ -34,7 +34,7 @@ def plain():
 @pytest.fixture(scope="module")
 def able():
     """A model for vectors of 12 and of 3 numbers and for text, and items with a broken image."""
-    encoder = Questions(
+    encoder = QueryReader(
         lambda x: rb.pack(np.resize(x, (len(x), 12))), None, unreadable, (12, 3), 12
     )
     items = Items(range(20), paths=["nowhere.png", *[None] * 19])
@@ -275,8 +275,8 @@ def test_an_image_cut_short_is_told_so(name):
     def encode(file):
         return rb.pack(decode(file, 4, channels=1).reshape(1, 16)[:, :12].astype(float) - 127)
 
-    questions = Questions(image=encode)
-    asked = Asked(Service(rb.HammingIndex(12).add(CODES), encoder=questions))
+    reader = QueryReader(image=encode)
+    asked = Asked(Service(rb.HammingIndex(12).add(CODES), encoder=reader))
     kind = {"Content-Type": "image/png"}
     reply = asked("POST", "/search/image", content=CUT[name], headers=kind)
     assert reply.status_code == 422 and sentence(reply.content).startswith("The upload ")

@@ -19,7 +19,7 @@ from rankbits.commands.serve import read_report
 from rankbits.serve import (
     Items,
     Limits,
-    Questions,
+    QueryReader,
     Service,
     read_comparison,
     read_items,
@@ -183,7 +183,7 @@ def test_what_a_socket_is_told_and_what_the_log():
             raise rb.Refusal("There are no such words.")
         return CODES[3]
 
-    encoder = Questions(rb.pack, None, text, dims=(8,), bits=8)
+    encoder = QueryReader(rb.pack, None, text, dims=(8,), bits=8)
     service = Service(rb.HammingIndex(8).add(CODES), encoder=encoder, limits=Limits(waiting=1))
     began, go, work = threading.Event(), threading.Event(), service.batcher._work
     with listening(service, hosts=frozenset(("127.0.0.1", "localhost"))) as (port, crowd, log):

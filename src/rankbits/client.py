@@ -85,11 +85,15 @@ class Client:
         hex), a ``vector`` (dim,), a ``text`` or the bytes of an ``image``: bands of equal distance.
 
         ``histogram``: also count the whole database by distance, which costs another search.
-        ``ask="floats"`` asks by the floats of a vector, ``"bits"`` by its code.
+        ``ask="floats"`` asks by the floats of a vector, an image or a text, ``"bits"`` by its
+        code; without it the service's encoder decides.
         """
         if image is not None:
-            asked = urlencode({"k": k, "histogram": str(histogram).lower()})
-            return self._call("POST", f"/search/image?{asked}", image, "application/octet-stream")
+            options: dict[str, Any] = {"k": k, "histogram": str(histogram).lower()}
+            if ask is not None:
+                options["ask"] = ask
+            address = f"/search/image?{urlencode(options)}"
+            return self._call("POST", address, image, "application/octet-stream")
         made_by = None
         if isinstance(code, Codes):
             if len(code) != 1:

@@ -15,7 +15,7 @@ from rankbits.serve.asks import Ask
 from rankbits.serve.ids import keep_known_kind, parse_id
 from rankbits.serve.items import Items
 from rankbits.serve.limits import Rejected, shorten
-from rankbits.serve.views import View
+from rankbits.serve.views import IndexView
 from rankbits.serve.wire import dumps
 from rankbits.types import Codes, Questions, Ranking
 
@@ -23,10 +23,10 @@ SIDES = ("weights", "offsets")
 TIES = ("mean", "worst", "best")
 
 
-def answer(asks: Sequence[Ask], view: View, items: Items | None, bits: int) -> list[Any]:
+def answer(asks: Sequence[Ask], view: IndexView, items: Items | None, bits: int) -> list[Any]:
     """Replies (bytes) or rejections, one for each question. One call of the kernels answers all of
     them, another those with floats, and questions among some ids take a call each."""
-    replies: list[Any] = [None] * len(asks)
+    replies: list[Any] = [ask.refusal for ask in asks]
     rows = find_codes(asks, view, items, replies)
     groups: list[list[int]] = [[], []]  # by codes and by float questions
     for i, ask in enumerate(asks):
@@ -46,7 +46,7 @@ def answer(asks: Sequence[Ask], view: View, items: Items | None, bits: int) -> l
 
 
 def find_codes(
-    asks: Sequence[Ask], view: View, items: Items | None, replies: list[Any]
+    asks: Sequence[Ask], view: IndexView, items: Items | None, replies: list[Any]
 ) -> list[int]:
     """Fill in the codes of stored ids, reject the unknown; the item row of each, or -1."""
     rows = [-1] * len(asks)
@@ -67,7 +67,7 @@ def find_codes(
 
 
 def _answer_group(
-    asks: Sequence[Ask], rows: list[int], view: View, items: Items | None, bits: int
+    asks: Sequence[Ask], rows: list[int], view: IndexView, items: Items | None, bits: int
 ) -> list[bytes]:
     packed = np.frombuffer(b"".join(a.code for a in asks if a.code), np.uint8)
     codes = Codes(packed.reshape(len(asks), -1), bits)
@@ -118,7 +118,7 @@ def _count_distances(
     asks: Sequence[Ask],
     rows: list[int],
     queries: Codes,
-    view: View,
+    view: IndexView,
     items: Items | None,
     among: np.ndarray | None,
 ) -> dict[int, tuple[np.ndarray, dict[str, float] | None, bool]]:

@@ -18,7 +18,7 @@ import httptools
 
 from rankbits.serve import reference
 from rankbits.serve.answers import Unavailable
-from rankbits.serve.asks import DEFAULT_K, parse_number
+from rankbits.serve.asks import DEFAULT_K, parse_floats, parse_number
 from rankbits.serve.limits import Rejected, reject, shorten
 from rankbits.serve.logs import Log
 from rankbits.serve.meters import Meters
@@ -188,7 +188,8 @@ async def search_image(app: App, request: Request) -> bytes:
     if told not in ("true", "false"):
         reject(422, f"histogram must be true or false; got {shorten(told)}.")
     k = app.number(request, "k")
-    return await app.service.search_image(request.body, k, told == "true")
+    floats = parse_floats(request.values.get("ask"))
+    return await app.service.search_image(request.body, k, told == "true", floats)
 
 
 async def list_items(app: App, request: Request) -> dict[str, Any]:
@@ -252,7 +253,7 @@ ROUTES = (
           "distance.", body=reference.SEARCH),
     Route("POST", "/search/image", search_image,
           "The nearest items of an image, which is the body.",
-          SEARCH_K, ("histogram",), image=True),
+          SEARCH_K, ("histogram", "ask"), image=True),
     Route("GET", "/items", list_items, "Items in order, all or those of a label.", PLACES,
           ("label",)),
     Route("GET", "/items/{id}/image", show_picture, "The thumbnail of an item."),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rankbits import _check
-from rankbits.serve.limits import Limits, reject, shorten
+from rankbits.serve.limits import Limits, Rejected, reject, shorten
 from rankbits.serve.wire import loads
 from rankbits.types import Questions
 from rankbits.types.codes import check_fingerprint, check_same_encoder
@@ -22,8 +22,9 @@ DEFAULT_K = 20
 
 @dataclass
 class Ask:
-    """One question. ``code`` is packed (bytes); a vector or an id becomes one in the batch, and a
-    vector that is asked by its floats becomes a ``question`` too."""
+    """One question. ``code`` is packed (bytes); a vector or an id becomes one in the batch. What is
+    asked by its floats becomes a ``question`` too; ``floats`` None leaves that to the encoder.
+    ``refusal`` says why no code could be made."""
 
     k: int = DEFAULT_K
     id: Any = None
@@ -35,6 +36,7 @@ class Ask:
     histogram: bool = True
     floats: bool | None = None
     question: Questions | None = None
+    refusal: Rejected | None = None
     began: float = 0.0
 
 
@@ -91,8 +93,8 @@ def parse_search(
     else:
         ask.text = check_words(body["text"])
     _options(ask, body, limits)
-    if ask.floats and kind != "vector":
-        reject(422, f"Only a vector can be asked by its floats; got {kind}.")
+    if ask.floats and kind in ("id", "code"):
+        reject(422, f"Only a vector, an image or a text is asked by its floats; got {kind}.")
     if ask.floats and ask.radius is not None:
         reject(422, "radius is a Hamming distance: it is asked by bits.")
     return ask
@@ -103,11 +105,15 @@ def _options(ask: Ask, body: dict[str, Any], limits: Limits) -> None:
         ask.radius = check_whole("radius", body["radius"], 0, 1 << 20)
     if body.get("among") is not None:
         ask.among = parse_list("among", body["among"], limits.batch)
-    if body.get("ask") is not None:
-        if body["ask"] not in ("bits", "floats"):
-            reject(422, f"ask must be 'bits' or 'floats'; got {shorten(body['ask'])}.")
-        ask.floats = body["ask"] == "floats"
+    ask.floats = parse_floats(body.get("ask"))
     ask.histogram = check_flag("histogram", body.get("histogram", True))
+
+
+def parse_floats(value: Any) -> bool | None:
+    """Whether ``ask`` is "floats" and not "bits"; None where the request does not say."""
+    if value not in (None, "bits", "floats"):
+        reject(422, f"ask must be 'bits' or 'floats'; got {shorten(value)}.")
+    return None if value is None else value == "floats"
 
 
 def check_whole(name: str, value: Any, least: int, most: int) -> int:

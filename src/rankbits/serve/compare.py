@@ -40,7 +40,7 @@ class Method:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class SideBySide:
     """Methods over the same items.
 
     >>> rng = np.random.default_rng(0)
@@ -102,7 +102,7 @@ class Comparison:
 
 def make_comparison(
     embeddings: Any, labels: Any = None, *, bits: int, ids: Any = None
-) -> Comparison:
+) -> SideBySide:
     """Fit every method to (n, dim) embeddings. Fewer bits than dimensions: sign, ITQ and H2Q work
     on the principal components. ``supervised`` is there where labels (n,) or multi-hot are; it is
     fitted to the very items it then ranks, so its AP here is that of known classes."""
@@ -120,7 +120,7 @@ def make_comparison(
     if known is not None:
         learned = SupervisedRotation(bits=min(bits, value.shape[1])).fit(value, known)
         methods.append(Method("supervised", words(learned.encode(value)), packed))
-    return Comparison(column, tuple(methods), known)
+    return SideBySide(column, tuple(methods), known)
 
 
 def _reduce(value: np.ndarray, bits: int) -> np.ndarray:
@@ -131,7 +131,7 @@ def _reduce(value: np.ndarray, bits: int) -> np.ndarray:
 
 def read_comparison(
     path: str | os.PathLike[str], bits: int, items: Items | None = None
-) -> Comparison:
+) -> SideBySide:
     """Fit the methods to the ``embeddings`` of a file, with its ``labels`` and ``ids``; labels may
     also be those of the items."""
     columns = read_columns(path)

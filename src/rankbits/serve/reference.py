@@ -26,6 +26,7 @@ FINGERPRINT: dict[str, Any] = {
     "pattern": "^[0-9a-f]{16}$",
     "description": "the encoder that made the codes; another one than the index's is refused",
 }
+ASK: dict[str, Any] = {**TEXT, "enum": ["bits", "floats"]}
 IMAGE: dict[str, Any] = {**TEXT, "format": "binary"}
 
 
@@ -45,7 +46,7 @@ SEARCH = _object(
         "radius": {"type": "integer", "minimum": 0},
         "among": IDS,
         "histogram": {"type": "boolean", "default": True},
-        "ask": {"type": "string", "enum": ["bits", "floats"]},
+        "ask": ASK,
         "fingerprint": FINGERPRINT,
     },
     [],
@@ -82,7 +83,7 @@ def _describe_route(route: Route, limits: Limits) -> dict[str, Any]:
         number = {"type": "integer", "default": default, "minimum": least, "maximum": most}
         parameters.append(_parameter(name, "query", number))
     for name in route.words:
-        kind = {"type": "boolean"} if name == "histogram" else TEXT
+        kind = {"histogram": {"type": "boolean"}, "ask": ASK}.get(name, TEXT)
         parameters.append(_parameter(name, "query", kind, required=name == "id"))
     if route.token:
         token = {**TEXT, "description": "Bearer TOKEN"}

@@ -24,14 +24,14 @@ from rankbits.serve import asks
 from rankbits.serve.answers import Unavailable, answer, describe_item
 from rankbits.serve.asks import Ask
 from rankbits.serve.batching import Batcher
-from rankbits.serve.compare import Comparison
+from rankbits.serve.compare import SideBySide
 from rankbits.serve.health import has_room
 from rankbits.serve.ids import check_new_ids, keep_known_kind, parse_id
 from rankbits.serve.items import Items
 from rankbits.serve.limits import Limits, Rejected, reject, shorten
-from rankbits.serve.questions import Questions, check_bits, make_queries, make_questions
+from rankbits.serve.queries import QueryReader, check_bits, make_queries, make_reader, read_query
 from rankbits.serve.uploads import check_upload
-from rankbits.serve.views import Frozen, Labels, View, take_view
+from rankbits.serve.views import Frozen, IndexView, Labels, take_view
 from rankbits.types import Codes
 from rankbits.types.codes import check_same_encoder
 
@@ -53,22 +53,22 @@ class Service:
         self,
         index: Index,
         *,
-        encoder: Encoder | Questions | None = None,
+        encoder: Encoder | QueryReader | None = None,
         items: Items | None = None,
-        compare: Comparison | None = None,
+        compare: SideBySide | None = None,
         report: dict[str, Any] | None = None,
         token: str | None = None,
         limits: Limits | None = None,
     ) -> None:
         self.index, self.items, self.report = index, items, report
         self.limits = limits or Limits()
-        self.questions = check_bits(make_questions(encoder), index.bits)
-        check_same_encoder(self.questions.fingerprint, index.fingerprint, "the index")
+        self.reader = check_bits(make_reader(encoder), index.bits)
+        check_same_encoder(self.reader.fingerprint, index.fingerprint, "the index")
         if token is not None and not re.fullmatch(r"[!-~]{8,}", token):
             _check.refuse("The token must be at least 8 printable ASCII characters, no spaces.")
         self.token = token
         here = isinstance(index, HammingIndex)
-        self.accepts = (*(("id",) if here else ()), "code", *self.questions.accepts)
+        self.accepts = (*(("id",) if here else ()), "code", *self.reader.accepts)
         self._labels = Labels(items)
         self.batcher = Batcher(self._answer, waiting=self.limits.waiting)
         self._threads = ThreadPoolExecutor(2, "rankbits-decode")
@@ -82,13 +82,13 @@ class Service:
     def writable(self) -> bool:
         return self.token is not None
 
-    def _view(self) -> View:
+    def _view(self) -> IndexView:
         return take_view(self.index, self._labels)
 
     def _answer(self, jobs: list[Ask]) -> list[Any]:
-        vectors = [job for job in jobs if job.vector is not None]
+        vectors = [job for job in jobs if job.vector is not None and job.code is None]
         if vectors:
-            make_queries(vectors, self.questions)
+            make_queries(vectors, self.reader)
         try:
             return answer(jobs, self._view(), self.items, self.index.bits)
         except Refusal as sentence:
@@ -98,9 +98,8 @@ class Service:
         held = self.index.fingerprint
         ask = asks.parse_search(raw, self.index.bits, self.limits, self.accepts, held)
         if ask.vector is not None:
-            self.questions.check_width(len(ask.vector))
-        if ask.floats and self.questions.ask is None:
-            reject(422, "This service has no encoder that keeps floats: ask by bits.")
+            self.reader.check_width(len(ask.vector))
+        self.reader.check_floats(ask.floats)
         return ask
 
     def warm(self) -> None:
@@ -113,34 +112,32 @@ class Service:
         """The reply to a /search body."""
         ask = self._parse(raw)
         if ask.text is not None:
-            encode = self.questions.text
-            ask.code = await self._run(self._threads, self._encode_one, encode, ask.text)
+            read = self.reader.text
+            await self._run(self._threads, read_query, ask, self.reader, read, ask.text)
         return await self.batcher.ask(ask)
 
-    async def search_image(self, raw: bytes, k: int, histogram: bool = True) -> bytes:
+    async def search_image(
+        self, raw: bytes, k: int, histogram: bool = True, floats: bool | None = None
+    ) -> bytes:
         """The reply to an uploaded image."""
-        if self.questions.image is None:
+        if self.reader.image is None:
             reject(422, f"This service cannot search by image; it takes {', '.join(self.accepts)}.")
-        ask = Ask(k, histogram=histogram, began=perf_counter())
-        ask.code = await self._run(self._threads, self._encode_upload, raw)
+        self.reader.check_floats(floats)
+        ask = Ask(k, histogram=histogram, floats=floats, began=perf_counter())
+        await self._run(self._threads, self._read_upload, ask, raw)
         return await self.batcher.ask(ask)
 
     async def _run(self, threads: ThreadPoolExecutor, work: Any, *values: Any) -> Any:
         """Await the result of work that a thread does."""
         return await asyncio.get_running_loop().run_in_executor(threads, work, *values)
 
-    def _encode_upload(self, raw: bytes) -> bytes:
+    def _read_upload(self, ask: Ask, raw: bytes) -> None:
+        assert self.reader.image is not None
         upload = check_upload(raw, self.limits.pixels)
         try:
-            return self._encode_one(self.questions.image, upload)
+            read_query(ask, self.reader, self.reader.image, upload)
         except (OSError, SyntaxError, EOFError) as error:  # as Pillow says it to your own function
             raise Rejected(422, "The upload is truncated or damaged.") from error
-
-    def _encode_one(self, encode: Any, value: Any) -> bytes:
-        try:
-            return encode(value).packed[0].tobytes()
-        except Refusal as sentence:
-            raise Rejected(422, str(sentence)) from sentence
 
     async def add(self, raw: bytes) -> dict[str, int]:
         """Remember the codes or vectors of an /add body."""
@@ -158,17 +155,17 @@ class Service:
         if name == "codes":
             packed = np.frombuffer(b"".join(asks.parse_code(row, bits) for row in rows), np.uint8)
             return Codes(packed.reshape(len(rows), -1), bits)
-        if self.questions.vector is None:
+        if self.reader.vector is None:
             reject(
                 422, "This service cannot make codes of vectors: it was started without a model."
             )
         vectors = [asks.parse_vector(row, "Each of vectors") for row in rows]
         widths = {len(row) for row in vectors}
         for width in widths:
-            self.questions.check_width(width)
+            self.reader.check_width(width)
         if len(widths) > 1:
             reject(422, "vectors must all be of one width.")
-        return await self._run(self._threads, self.questions.vector, np.stack(vectors))
+        return await self._run(self._threads, self.reader.vector, np.stack(vectors))
 
     async def remove(self, raw: bytes) -> dict[str, int]:
         """Forget the ids of a /remove body."""
@@ -226,7 +223,7 @@ class Service:
         return {
             "count": await self.count(),
             "bits": self.index.bits,
-            "fingerprint": self.index.fingerprint or self.questions.fingerprint,
+            "fingerprint": self.index.fingerprint or self.reader.fingerprint,
             "accepts": list(self.accepts),
             "labels": labelled,
             "items": self.items is not None,

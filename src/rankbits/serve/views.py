@@ -150,8 +150,8 @@ class Elsewhere:
         return None
 
 
-View = Frozen | Elsewhere
+IndexView = Frozen | Elsewhere
 
 
-def take_view(index: Index, labels: Labels) -> View:
+def take_view(index: Index, labels: Labels) -> IndexView:
     return Frozen(index, labels) if isinstance(index, HammingIndex) else Elsewhere(index)
