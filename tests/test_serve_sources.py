@@ -81,7 +81,7 @@ def test_tables_of_items(tmp_path):
     (tmp_path / "bare.csv").write_text("id\n")
     for name, said in (
         ("none.csv", "none.csv does not exist."),
-        ("notes.txt", r"must be a folder of images or a table \(.csv, .tsv\)."),
+        ("notes.txt", r"must be a folder of images or a table \(.csv, .tsv, .parquet\)."),
         ("empty", "empty holds no image."),
         ("bytes.csv", "is not a table in UTF-8 text."),
         ("uneven.csv", "line 2 must have 2 fields; got 1."),

@@ -13,6 +13,7 @@ import numpy as np
 from rankbits import _check
 from rankbits.data import items as data_items
 from rankbits.data import tables
+from rankbits.data.folders import TABLES
 from rankbits.data.vectors import number_names
 from rankbits.indexes.checks import distinct_ids
 from rankbits.indexes.ids import Column
@@ -130,7 +131,7 @@ def describe_items(items: data_items.Items) -> Items:
 
 
 def read_items(path: str | os.PathLike[str], strings: bool | None) -> Items:
-    """Items of a folder of images or of a table (.csv, .tsv).
+    """Items of a folder of images or of a table (.csv, .tsv, .parquet).
 
     A folder's images are numbered in the order of their names, as ``rankbits embed`` reads them;
     where the index holds strings their ids are their paths below the folder. The folder an image
@@ -143,8 +144,8 @@ def read_items(path: str | os.PathLike[str], strings: bool | None) -> Items:
         return describe_items(items if strings else replace(items, ids=np.arange(len(items))))
     if not source.is_file():
         _check.refuse(f"{source} does not exist.")
-    if source.suffix not in data_items.TABLES:
-        _check.refuse(f"{source} must be a folder of images or a table (.csv, .tsv).")
+    if source.suffix not in TABLES:
+        _check.refuse(f"{source} must be a folder of images or a table ({', '.join(TABLES)}).")
     texts = tables.read_table(source)
     columns = {name.strip().lower(): values for name, values in texts.items()}
     rows = max(map(len, columns.values()), default=0)
