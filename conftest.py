@@ -27,6 +27,7 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
 collect_ignore_glob = [] if find_spec("triton") else ["src/rankbits/kernels/cuda/*"]
 
 TOGETHER = (
+    "tests/test_engine_faults.py",  # one PostgreSQL
     "tests/test_engines.py",  # one PostgreSQL, one server of forks
     "tests/test_gather.py",  # one pair of processes
     "tests/test_machines.py",  # one fit on each machine

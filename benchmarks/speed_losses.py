@@ -22,8 +22,7 @@ import numpy as np
 import torch
 
 from _bench import Bench, agree, compare, peak_cuda, peak_memory
-from rankbits.losses import fastap_loss, tie_aware_ap_loss, tie_aware_ndcg_loss
-from rankbits.losses.fastap import _unit
+from rankbits.losses import fastap_loss, mihash_loss, tie_aware_ap_loss, tie_aware_ndcg_loss
 
 THREADS, SEED = 2, 0
 BINS, DIM, BITS = 10, 512, 64
@@ -159,6 +158,36 @@ def fastap(bench: Bench, peer: Any, device: str, m: int, **options: Any) -> dict
     return race(bench, title, x, losses, checked, **options)
 
 
+def every_loss(m: int, device: str) -> dict[str, tuple[Step, torch.Tensor]]:
+    """Each loss and form over a batch of m rows, with the rows that its gradient is taken at."""
+    x, labels = batch(m, DIM, device)
+    losses = {"FastAP": (partial(fastap_loss, x, labels, bins=BINS), x)}
+    x, labels = batch(m, BITS, device, noise=1.0)
+    for form, (name, loss) in product(
+        ("simple", "relaxed", "exact"), (("AP", tie_aware_ap_loss), ("NDCG", tie_aware_ndcg_loss))
+    ):
+        losses[f"tie-aware {name}, {form}"] = (partial(loss, x, labels, form=form), x)
+    losses["MIHash"] = (partial(mihash_loss, x, labels), x)
+    return losses
+
+
+def all_forms(bench: Bench, peer: Any, device: str, m: int, **options: Any) -> dict[str, float]:
+    """Seconds of every loss and form, forward and backward, beside FastAP's peers."""
+    losses = every_loss(m, device)
+    x, labels = batch(m, DIM, device)
+    if BYTES_A_PAIR[SCATTER] * m**2 <= MOST[device]:
+        losses[f"FastAP, {SCATTER}"] = (partial(plain_fastap, x, labels, scatter), x)
+    if peer and BYTES_A_PAIR[PML] * m**2 <= MOST[device]:
+        losses[f"FastAP, {PML}"] = (partial(peer.FastAPLoss(num_bins=BINS), x, labels), x)
+    runs = {
+        name: lambda loss=loss, rows=rows: torch.autograd.grad(loss(), rows)
+        for name, (loss, rows) in losses.items()
+    }
+    timings = compare(runs, cuda=device == "cuda", work=m**2, unit="pairs", **options)
+    bench.report(f"every loss and form, {device}, M = {m:,}", timings, ("FastAP",), m=m)
+    return {t.name: float(np.median(t.samples)) for t in timings}
+
+
 def talr(bench: Bench, device: str, m: int, forms: tuple[str, ...], **options: Any) -> None:
     x, labels = batch(m, BITS, device, noise=1.0)
     for metric, ours in (("ap", tie_aware_ap_loss), ("ndcg", tie_aware_ndcg_loss)):
@@ -189,7 +218,8 @@ def spread(m: int, dim: int, generator: torch.Generator) -> torch.Tensor:
 
 def clear_of_centres(loss: Callable, x: torch.Tensor, y: torch.Tensor, bins: int) -> bool:
     """Whether no pair is so near a bin's centre that rounding chooses its slope."""
-    rows, scale = (_unit, 1) if loss is fastap_loss else (torch.tanh, x.shape[1])
+    unit = torch.nn.functional.normalize
+    rows, scale = (unit, 1) if loss is fastap_loss else (torch.tanh, x.shape[1])
     t = bins / 2 * (1 - (rows(x) @ rows(y).T).double() / scale)
     gap = (t - t.round()).abs()
     return bool((gap.fill_diagonal_(1) if x is y else gap).min() > bins * 2**-24)
@@ -260,16 +290,20 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help="write benchmarks/results")
     parser.add_argument("--device", choices=("cpu", "cuda"))
     parser.add_argument("--sizes", type=int, nargs="+", help="M of FastAP's batches")
+    parser.add_argument("--unverified", action="store_true", help="do not ask the definition")
     arguments = parser.parse_args()
     device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
     cuda, quick = device == "cuda", arguments.quick
+    small = [64, 128, 256, 512, 1024] + ([2048, 4096, 16384] if cuda else [])
     sizes = [2048, 4096, 8192, 16384, 32768, 131072] if cuda else [512, 1024, 2048, 4096]
     sizes = arguments.sizes or (sizes[:2] if quick else sizes)
 
     bench = Bench(f"speed_losses_{device}", threads=THREADS, seed=SEED)
     peer = bench.peer("pytorch_metric_learning.losses", PML)
     torch.set_float32_matmul_precision("highest")
-    failed = verify(bench, device)
+    failed = [] if arguments.unverified else verify(bench, device)
+    for m in small[:3] if quick else small:
+        all_forms(bench, peer, device, m, repeats=5 if m <= 4096 else 1, seconds=0.1)
     few = 2 if quick else 3
     for precision in ("highest", "high") if cuda else ("highest",):
         torch.set_float32_matmul_precision(precision)
@@ -280,6 +314,8 @@ def main() -> None:
             ratios = {n: round(s / last[n], 2) for n, s in seconds.items() if n in last}
             growth |= {f"to {m:,}": ratios} if last else {}
             last = seconds
+            if arguments.save:
+                bench.save()
         bench.note(f"times as long as at the size before, FastAP, {device}, {precision}", **growth)
     torch.set_float32_matmul_precision("highest")
     talr(bench, device, (8192 if cuda else 2048) // (4 if quick else 1), ("simple",), repeats=few)

@@ -17,7 +17,8 @@ import torch
 
 from _bench import Bench, compare
 from rankbits.kernels import hamming_topk, inverse_lengths, question_topk, words
-from rankbits.types import Codes, Decoder, Questions
+from rankbits.types import Codes, Questions
+from speed_questions import DIM, ask_decoder, make_decoder
 
 K = 10
 SPLIT = 1000  # queries whose products are in memory at a time
@@ -48,14 +49,15 @@ def main() -> None:
         database = Codes(draw.integers(0, 256, (rows, bits // 8), np.uint8), bits)
         here, there = words(database), words(database).on("cuda")
         signs = torch.from_numpy(database.signs()).to("cuda", torch.float16)
-        decoder = Decoder(draw.standard_normal((bits, 2, bits)))
+        decoder = make_decoder(bits)
         inverses = inverse_lengths(decoder, there)
         lengths_here = inverses.cpu().numpy()  # type: ignore[attr-defined]
         for count in (1, 100, 1000, 10_000):
             floats = draw.standard_normal((count, bits), np.float32)
-            plain, directed = Questions(floats), Questions(floats, decoder=decoder, vectors=floats)
+            plain = Questions(floats)
+            decoded = ask_decoder(decoder, draw.standard_normal((count, DIM), np.float32))
             few = slice(0, 100)
-            for asked, near in ((plain, None), (directed, lengths_here)):
+            for asked, near in ((plain, None), (decoded, lengths_here)):
                 wanted = question_topk(asked[few], here, K, inverses=near)
                 found = question_topk(
                     asked[few], there, K, inverses=None if near is None else inverses
@@ -67,8 +69,8 @@ def main() -> None:
             peers = {
                 "bare product": partial(multiply, weights, signs, out),
                 "rankbits int4": partial(question_topk, plain, there, K),
-                "rankbits int4, with lengths": partial(
-                    question_topk, directed, there, K, inverses=inverses
+                "rankbits int4, scan with lengths": partial(
+                    question_topk, decoded, there, K, inverses=inverses
                 ),
                 "rankbits int8": partial(question_topk, plain, there, K, precision="int8"),
                 "rankbits Hamming": partial(hamming_topk, plain.codes(), there, K),

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 import rankbits as rb
-from rankbits._files import write_arrays
+import rankbits.cli
+from rankbits._files import alone, write_arrays
 from rankbits.data.examples import Examples
 from rankbits.train.checkpoints import (
     CHECKPOINT,
@@ -278,3 +279,45 @@ def test_many_rows_are_judged_by_a_draw(monkeypatch):
         assert len(judge.queries) == 5 and len(judge.database) == 9
     strangers = Validation(Examples(X, hot[:, ::-1] & hot), Examples(X, hot), binary=True)
     assert strangers.database is None
+
+
+def train_on(inputs, labels, folder, **changes):
+    own = Examples(inputs, labels)
+    return rb.train(examples=own, bits=4, say=quiet, out=str(folder), **({"epochs": 1} | changes))
+
+
+def test_a_run_does_not_go_on_with_other_data(tmp_path):
+    train_on(X, LABELS, tmp_path / "run")
+    other = X.copy()
+    other[7, 3] += 1
+    for inputs, labels in ((other, LABELS), (X, (LABELS + 1) % 4), (X[:36], LABELS[:36])):
+        with pytest.raises(rb.Refusal, match="was trained on other data; give those, or another"):
+            train_on(inputs, labels, tmp_path / "run", epochs=2)
+    assert train_on(X.copy(), LABELS, tmp_path / "run", epochs=2).progress.epoch == 2
+
+
+def test_one_training_in_a_folder_at_a_time(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    stale = folder / ".checkpoint.safetensors.abcd1234.rankbits-unfinished"
+    stale.write_bytes(b"half")
+    with alone(folder), pytest.raises(rb.Refusal, match="Another process is writing to"):
+        train_on(X, LABELS, folder)
+    assert stale.exists() and not (folder / RUN).exists()
+    assert train_on(X, LABELS, folder).progress.finished
+    assert not stale.exists()
+
+
+def test_files_of_brackets_without_end_are_refused(tmp_path, capsys):
+    deep = "[" * 200_000
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / RUN).write_text(deep)
+    with pytest.raises(rb.Refusal, match="is damaged or not a run's description"):
+        rb.load(tmp_path / "run")
+    (tmp_path / "run" / LOG).write_text(f"{deep}\n" + '{"step": 1}\n')
+    assert read_log(tmp_path / "run") == [{"step": 1}]
+    for text in (f"bits = {deep}", "bits = " + "9" * 5000, "bits = \ud800", "a = {b = 1, b = 2}"):
+        (tmp_path / "run.toml").write_text(text, "utf-8", "surrogatepass")
+        assert rb.cli.main(["train", str(tmp_path / "run.toml")]) == 1
+        said = capsys.readouterr().err
+        assert said.startswith("rankbits: ") and "is not TOML" in said

@@ -188,7 +188,6 @@ def test_refusals_of_fit_and_encode_write_nothing(floats, capsys):
         (("fit", str(folder / "whole.npy"), "-o", q), "floats, int8 or uint8; got int64."),
         (("fit", str(folder / "flat.npy"), "-o", q), "column 1 is one"),
         (("fit", str(folder / "half.npy"), "-o", q), "is truncated, damaged or not a .npy file."),
-        (("fit", x, "--bits", "500", "-o", q), "at least as many rows as bits, 500; got 300."),
         (("fit", x, "--bits", "8", "--method", "sign", "-o", q), "as many bits as dimensions, 16"),
         (("fit", x), "Give the embeddings and where to write"),
         (("fit", str(folder / "x.csv"), "-o", q), "does not exist"),

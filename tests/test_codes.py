@@ -122,7 +122,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(rb.Refusal, match="No space left on device; what was there before is whole"):
         rb.pack(-np.eye(5)).save(path)
     assert rb.Codes.load(path) == old
     assert [p.name for p in tmp_path.iterdir()] == ["codes.npz"]

@@ -19,6 +19,7 @@ import rankbits as rb
 from rankbits.indexes.addresses import open_index
 from rankbits.indexes.checks import UnknownId
 from rankbits.indexes.index import Index
+from rankbits.kernels import order_rows
 from rankbits.types import Decoder
 
 ENGINES = ("file", "duckdb", "postgresql", "milvus")
@@ -497,19 +498,6 @@ def test_milvus_finishes_what_was_cut_short(request, tmp_path, monkeypatch):
     assert not (tmp_path / "codes.db.pending").exists()
 
 
-def test_postgres_that_went_away(request, tmp_path):
-    place = address_of("postgresql", request, tmp_path)
-    codes = tied(np.random.default_rng(0), 3, 64)
-    with open_index(place, 64) as index, open_index(place) as other:
-        pid = index._con.info.backend_pid
-        other._con.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
-        with pytest.raises(rb.Refusal, match=r"is gone: .*whether this call was done is not known"):
-            index.add(codes)
-        with pytest.raises(rb.Refusal, match="is closed, or its server is gone"):
-            index.count()
-        assert other.add(codes).count() == 3
-
-
 def test_milvus_says_its_limits(request, tmp_path):
     place = address_of("milvus", request, tmp_path)
     codes = rb.Codes(np.zeros((16_500, 1), np.uint8), 8)
@@ -618,7 +606,9 @@ def test_every_engine_orders_a_shortlist_alike(address, strings):
     draw = np.random.default_rng(11)
     codes = rb.pack(draw.normal(size=(400, 70)))
     ids = [f"{HOSTILE[i % len(HOSTILE)]}{i}"[-1024:] for i in range(400)] if strings else range(400)
-    decoder = Decoder(draw.normal(size=(70, 2, 6)), draw.normal(size=6))
+    decoder = Decoder(draw.normal(size=(18, 16, 20)), draw.normal(size=20), bits=70)
+    vectors = draw.normal(size=(5, 20))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     memory = rb.HammingIndex(70).add(codes, list(ids))
     with open_index(address, 70) as index:
         empty = index.search(rb.Questions(np.ones((2, 70))), 5)
@@ -628,9 +618,9 @@ def test_every_engine_orders_a_shortlist_alike(address, strings):
         assert index.codes(asked) == memory.codes(asked)
         with pytest.raises(rb.Refusal, match="does not hold id"):
             index.codes(["none"] if strings else [999])
-        for given in (None, decoder):
-            vectors = None if given is None else draw.normal(size=(5, 6))
-            questions = rb.Questions(draw.normal(size=(5, 70)), None, given, vectors)
+        weights, offsets = draw.normal(size=(5, 70)), draw.normal(size=5)
+        for decoding in ((None, None), (decoder, vectors)):
+            questions = rb.Questions(weights, offsets, *decoding)
             for some in (None, list(ids)[50:150]):
                 exact = memory.search(questions, 9, among=some, shortlist=400)
                 found = index.search(questions, 9, among=some, shortlist=400)
@@ -638,6 +628,9 @@ def test_every_engine_orders_a_shortlist_alike(address, strings):
                 np.testing.assert_array_equal(found.distances, exact.distances, strict=True)
             few = index.search(questions, 9)
             assert few.ids.shape == (5, 9) and few.distances.dtype == np.float32
+            whole = memory.search(questions, 400, shortlist=400)
+            far = order_rows(questions, codes, np.tile(np.arange(400), (5, 1)))
+            np.testing.assert_array_equal(whole.distances, np.sort(far, axis=1))
         nobody = index.search(questions[:0], 9)
         assert nobody.ids.shape[0] == 0
         with pytest.raises(rb.Refusal, match="A radius is a Hamming distance"):

@@ -69,7 +69,7 @@ def test_a_file_that_may_not_be_touched(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", failing(errno.EACCES))
         with pytest.raises(rb.Refusal, match=r"Cannot write .*: Permission denied"):
-            lock.taken(path)
+            lock.open_locked(path)
     with monkeypatch.context() as patch:
         patch.setattr("builtins.open", failing(errno.EIO))
         with pytest.raises(rb.Refusal, match=r"Cannot read .*: Input/output error"):
@@ -80,12 +80,12 @@ def test_a_file_that_may_not_be_touched(tmp_path, monkeypatch):
 def test_a_file_that_is_replaced_while_it_is_locked(tmp_path, monkeypatch):
     path = tmp_path / "i"
     FileIndex(path, 12).add(CODES).close()
-    looked, real = [], lock.named
-    monkeypatch.setattr(lock, "named", lambda *given: bool(looked.append(1) or len(looked) > 1))
-    handle = lock.taken(path)
-    monkeypatch.setattr(lock, "named", real)
-    assert len(looked) == 2 and lock.named(handle, path)
-    lock.released(handle)
+    looked, real = [], lock.is_at
+    monkeypatch.setattr(lock, "is_at", lambda *given: bool(looked.append(1) or len(looked) > 1))
+    handle = lock.open_locked(path)
+    monkeypatch.setattr(lock, "is_at", real)
+    assert len(looked) == 2 and lock.is_at(handle, path)
+    lock.release(handle)
 
 
 def test_a_file_system_without_links_and_a_quicker_neighbour(tmp_path, monkeypatch):

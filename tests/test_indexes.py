@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rankbits as rb
-from rankbits.indexes import FileIndex, HammingIndex, Index, buckets, scan, segments
+from rankbits.indexes import FileIndex, HammingIndex, Index, buckets, segments
 from rankbits.indexes.checks import parse_ids
 from rankbits.kernels import words
 
@@ -380,10 +380,13 @@ def test_writers_take_turns():
 
 def test_many_candidates_are_struck_out_and_few_are_gathered(monkeypatch):
     asked = []
-    gathered = scan._gathered
-    monkeypatch.setattr(
-        scan, "_gathered", lambda segment, rows: asked.append(len(rows)) or gathered(segment, rows)
-    )
+    gather = segments.Segment.gather
+
+    def count(segment, rows):
+        asked.append(len(rows))
+        return gather(segment, rows)
+
+    monkeypatch.setattr(segments.Segment, "gather", count)
     rng = np.random.default_rng(0)
     index, query = HammingIndex(64).add(draw(rng, 5000, 64)), draw(rng, 1, 64)
     index.search(query, 5, among=np.arange(4000))

@@ -15,6 +15,7 @@ from rankbits.kernels import (
     hamming_topk,
     hamming_within,
     lay_out,
+    order_rows,
     question_topk,
     words,
 )
@@ -112,11 +113,13 @@ def test_questions_equal_their_definition(bits, questions, rows):
     there = database.on("cuda")
     weights = draw.normal(size=(questions, bits)).astype(np.float32)
     weights[0] = 0
-    decoder = Decoder(draw.normal(size=(bits, 2, 6)), draw.normal(size=6))
-    inverses = 1 / cuda.lengths(decoder.atoms, decoder.centre, there.words)
-    here = inverses.cpu().numpy()
-    plain = definition.lengths(decoder.atoms, decoder.centre, database.words)
-    np.testing.assert_allclose(1 / here, plain, rtol=1e-5)
+    for group in (1, 2, 4, 8):
+        atoms = draw.normal(size=(-(-bits // group), 1 << group, 20))
+        decoder = Decoder(atoms, draw.normal(size=20), bits)
+        inverses = 1 / cuda.lengths(decoder.atoms, decoder.centre, there.words)
+        here = inverses.cpu().numpy()
+        lengths = definition.lengths(decoder.atoms, decoder.centre, database.words)
+        np.testing.assert_allclose(1 / here, lengths, rtol=1e-5)
     for precision in ("int4", "int8"):
         asked = lay_out(Questions(weights, draw.normal(size=questions)), precision)
         scale = 2 * asked.steps, asked.bases.astype(np.float32)
@@ -131,8 +134,8 @@ def test_questions_equal_their_definition(bits, questions, rows):
             found = cuda.planes_topk(*plain, (*scale, inverses))
             np.testing.assert_array_equal(found[1], far)
             np.testing.assert_array_equal(found[0], ids)
-    vectors = draw.normal(size=(questions, 6))
-    floats = Questions(weights, decoder=decoder, vectors=vectors)
+    vectors = np.tile(np.eye(20)[0], (questions, 1))
+    floats = Questions(weights, draw.normal(size=questions), decoder, vectors)
     wanted = question_topk(floats, database, min(9, rows), precision="float")
     found = question_topk(floats, there, min(9, rows), precision="float")
     np.testing.assert_allclose(found.distances, wanted.distances, rtol=1e-4, atol=1e-5)
@@ -154,7 +157,18 @@ def test_an_index_on_a_gpu_answers_questions():
         index.remove(range(5))
         index.add(codes[:1000], range(9000, 10_000))
     questions = Questions(draw.normal(size=(30, 96)))
-    for options in ({}, {"precision": "int8"}, {"among": range(100, 400)}, {"shortlist": 50}):
+    choices = ({}, {"precision": "int8"}, {"among": range(100, 400)}, {"shortlist": 50})
+    for options in choices:
         wanted, found = (index.search(questions, 10, **options) for index in (here, there))
         np.testing.assert_array_equal(found.ids, wanted.ids)
         np.testing.assert_array_equal(found.distances, wanted.distances)
+    decoder = Decoder(draw.normal(size=(24, 16, 20)), draw.normal(size=20))
+    vectors = draw.normal(size=(30, 20))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    decoded = Questions(questions.weights, np.ones(30), decoder, vectors)
+    rows = np.arange(300).reshape(30, 10)
+    for options in choices:  # a GPU may round a length otherwise and list another code at the end
+        wanted, found = (index.search(decoded, 10, **options) for index in (here, there))
+        assert np.mean(found.ids == wanted.ids) > 0.99
+        far = order_rows(decoded, here.codes(found.ids.ravel()), rows)
+        np.testing.assert_array_equal(found.distances, far)

@@ -17,6 +17,7 @@ KINDS = ("classes", "multi-hot", "affinity", "database", "self_rows")
 
 def every_loss():
     yield "fastap", lambda x, *a, **k: losses.fastap_loss(x, *a, bins=5, **k)
+    yield "mihash", lambda x, *a, **k: losses.mihash_loss(x, *a, bins=4, **k)
     for form in FORMS:
         yield (
             f"ap-{form}",
@@ -217,7 +218,7 @@ def test_equals_the_printed_formula(name):
 @pytest.mark.parametrize("name", ["ap-relaxed", "ndcg-relaxed"])
 def test_relaxed_form_is_eq_11_and_12_away_from_their_singularities(name):
     """Counts chosen so that nothing is guarded: a full first bin apart from the relevant ones."""
-    from rankbits.losses import continuation, talr
+    from rankbits.kernels.reference import continuation, quality
 
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -226,7 +227,7 @@ def test_relaxed_form_is_eq_11_and_12_away_from_their_singularities(name):
         plus[0] = 0.0
         c, cp = torch.from_numpy(every)[None], torch.from_numpy(plus)[None]
         if name == "ap-relaxed":
-            got = talr._ap_terms(cp, c, "relaxed")[0, 1:].sum() / plus.sum()
+            got = quality.ap_terms(cp, c, "ap-relaxed")[0, 1:].sum() / plus.sum()
         else:
             got = (cp * continuation.integral_discount(c.cumsum(1) - c, c))[0, 1:].sum()
             got = got / sum(1 / np.log2(t + 1) for t in range(1, int(plus.sum()) + 1))
@@ -252,9 +253,9 @@ def _terms_after_first(name, plus, every):
 
 
 def terms(form, cp, c):
-    from rankbits.losses import talr
+    from rankbits.kernels.reference import quality
 
-    return talr._ap_terms(cp, c, form).sum(dim=1)
+    return quality.ap_terms(cp, c, f"ap-{form}").sum(dim=1)
 
 
 def test_exact_form_is_continuous_through_one_item_and_empty_bins():
@@ -274,11 +275,70 @@ def test_exact_form_is_continuous_through_one_item_and_empty_bins():
     assert torch.isfinite(guarded).all() and (guarded[1] - guarded[0]).abs() < 0.1
 
 
+@pytest.mark.parametrize("before", [0.0, 1e-9, 1e-3, 0.5, 1 - 1e-6, 1.0, 1 + 1e-6, 3.5])
+@pytest.mark.parametrize("items", [1e-9, 9e-5, 1.1e-4, 0.4, 1.0, 7.0])
+def test_relaxed_ndcg_near_the_singularity_of_eq_12(before, items):
+    """Eq. 12 integrates 1/log2(1 + t), infinite at t = 0, where no place weighs more than 1."""
+    from scipy.integrate import quad
+
+    from rankbits.kernels.reference import continuation
+
+    a, c = (torch.tensor([v], dtype=torch.float64, requires_grad=True) for v in (before, items))
+    value = continuation.integral_discount(a, c)
+    end = before + items
+    below = max(0.0, min(1.0, end) - before)
+    past, _ = quad(lambda t: 1 / np.log2(1 + t), max(1.0, before), max(1.0, end))
+    assert float(value.detach()) == pytest.approx((below + past) / items, rel=1e-6)
+    for slope in torch.autograd.grad(value, (a, c)):
+        assert -0.8 < float(slope) <= 1e-6  # 1/log2(1 + t) falls by at most .73, past the first
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["ap", "ndcg"])
+def test_backends_agree_where_bins_are_empty_or_next_to_it(form, name, monkeypatch):
+    """Rows all but equal to codes: counts next to 0, 1 and 2, where the forms have their guards."""
+    draw = torch.Generator().manual_seed(3)
+    signs = torch.randn(24, 6, generator=draw, dtype=torch.float64).sign()
+    scale = torch.tensor([1.5, 4, 9, 40], dtype=torch.float64)[torch.arange(24) % 4]
+    labels = torch.randint(0, 3, (24,), generator=draw)
+    outcomes = []
+    for backend in ("reference", "cpu"):
+        monkeypatch.setenv("RANKBITS_BACKEND", backend)
+        x = (scale[:, None] * signs).requires_grad_()
+        value = getattr(losses, f"tie_aware_{name}_loss")(x, labels, form)
+        outcomes.append((value.detach(), *torch.autograd.grad(value, x)))
+    for a, b in zip(*outcomes, strict=True):
+        assert torch.isfinite(a).all()
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-9)
+
+
+def test_a_gradient_may_be_taken_twice_but_not_of_itself(loss):
+    (x,), options = batch("classes")
+    value = called(loss, (x,), options)
+    one, two = (torch.autograd.grad(value, x, retain_graph=True)[0] for _ in range(2))
+    assert torch.equal(one, two)
+    (gradient,) = torch.autograd.grad(value, x, create_graph=True)
+    with pytest.raises(RuntimeError, match=r"once_differentiable|does not require grad"):
+        torch.autograd.grad(gradient.sum(), x)
+
+
+def test_no_gradient_is_found_where_none_is_needed(loss, monkeypatch):
+    from rankbits.kernels.cpu import histogram
+
+    monkeypatch.setattr(histogram, "spread", None)  # would be called
+    (x,), options = batch("classes")
+    with torch.no_grad():
+        called(loss, (x,), options)
+    called(loss, (x.detach(),), options)
+    with pytest.raises(TypeError):
+        called(loss, (x,), options)
+
+
 @pytest.mark.parametrize(
     "name", ["mean_reciprocal", "tilt", "integral_discount", "spline_discount"]
 )
 def test_continuations_are_smooth_and_right(name):
-    from rankbits.losses import continuation
+    from rankbits.kernels.reference import continuation
 
     function = getattr(continuation, name)
     a = torch.tensor([0.5, 1.0, 2.5, 18.9, 19.1, 40.0], dtype=torch.float64)[:, None]
@@ -292,7 +352,7 @@ def test_harmonic_continuations_keep_their_digits():
     """Against 40-digit arithmetic, near their removable singularities and far down a ranking."""
     from mpmath import mp, mpf, psi
 
-    from rankbits.losses import continuation
+    from rankbits.kernels.reference import continuation
 
     mp.dps = 40
     for a, c in itertools.product(
@@ -306,7 +366,7 @@ def test_harmonic_continuations_keep_their_digits():
 
 
 def test_whole_places_have_their_true_discount():
-    from rankbits.losses import continuation
+    from rankbits.kernels.reference import continuation
 
     for before, count in itertools.product((0, 1, 5, 100), (1, 2, 7)):
         a, c = (torch.tensor([float(v)], dtype=torch.float64) for v in (before, count))

@@ -108,8 +108,8 @@ def test_methods_by_name(method, bits):
         (lambda: rb.Sign(4).fit(X), "Sign gives as many bits as dimensions, 10; for 4 bits use"),
         (lambda: rb.ITQ(0).fit(X), "bits must be a whole number of at least 1; got 0."),
         (lambda: rb.H2Q("l1").fit(X), "bits must be a whole number of at least 1; got 'l1'."),
-        (lambda: rb.ITQ(4).fit(X[:3]), "at least as many rows as bits, 4; got 3."),
-        (lambda: rb.ITQ(4).fit(X[:, [0, 0, 0, 1, 1, 1]]), "2 directions only, too few for 4 bits"),
+        (lambda: rb.ITQ(4).fit(X[:1]), "0 directions only, too few for 4 bits: at least 2 are"),
+        (lambda: rb.ITQ(4).fit(X[:, [0, 0, 0, 0, 0]]), "1 direction only, too few for 4 bits"),
         (lambda: rb.H2Q(4).fit(X * np.nan), "embeddings must be finite; row 0 has nan or inf."),
     ],
 )
@@ -117,3 +117,24 @@ def test_refusals(call, sentence):
     with pytest.raises(rb.Refusal) as caught:
         call()
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize("make", [rb.Projection, rb.ITQ, rb.H2Q, rb.RandomRotation])
+@pytest.mark.parametrize("bits", [3, 5, 16, 40])
+@pytest.mark.parametrize(
+    ("rows", "directions"),
+    [(X[:, [0, 0, 1, 1, 1, 0]], 2), (X[:4], 3), (np.c_[X[:, :3], np.ones((len(X), 2))], 3)],
+)
+def test_any_number_of_bits_of_few_directions(make, bits, rows, directions):
+    quantizer = make(bits)
+    if bits == rows.shape[1]:
+        pytest.skip("a rotation alone")
+    if directions < min(bits, rows.shape[1]):
+        with pytest.warns(UserWarning, match=f"vary in {directions} directions only"):
+            quantizer.fit(rows)
+    else:
+        quantizer.fit(rows)
+    codes = quantizer.encode(rows)
+    assert codes.bits == bits and len(codes) == len(rows)
+    far = rb.hamming(codes, codes)
+    assert far.max() > 0 and (np.diag(far) == 0).all()

@@ -11,6 +11,7 @@ import torch
 
 import rankbits as rb
 from rankbits.cli import main
+from rankbits.indexes.segments import Segment
 from rankbits.indexes.shortlist import choose_width
 from rankbits.kernels import inverse_lengths, lay_out, order_rows, question_topk, words
 from rankbits.kernels.cpu import questions as cpu
@@ -27,40 +28,69 @@ def make_codes(draw, rows, bits, pool=40):
     return few[draw.integers(0, len(few), rows)]
 
 
-def make_decoder(draw, bits):
-    return Decoder(draw.normal(size=(bits, 2, 8)), draw.normal(size=8))
+def make_patterns(group):
+    """-1 and +1 (2**group, group) of each value of a group."""
+    return 2.0 * (np.arange(1 << group)[:, None] >> np.arange(group)[::-1] & 1) - 1
 
 
-def make_questions(draw, count, bits, decoder=None):
-    """With a decoder, weights that give the product of a vector with what a code stands for."""
-    if decoder is None:
-        return Questions(draw.normal(size=(count, bits)))
+def make_decoder(draw, bits, group=4, dim=10):
+    """Vectors that are a linear map of their bits, and somewhat more."""
+    directions = draw.normal(size=(-(-bits // group), group, dim)) / np.sqrt(bits)
+    atoms = make_patterns(group) @ directions
+    atoms += 0.5 / np.sqrt(bits) * draw.normal(size=atoms.shape)
+    return Decoder(atoms, 0.3 * draw.normal(size=dim), bits)
+
+
+def make_questions(draw, count, decoder):
+    """Questions of random vectors, with the weights and offsets of the decoder's linear part."""
     vectors = draw.normal(size=(count, decoder.dim))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    low, high = decoder.atoms[:, 0].astype(float), decoder.atoms[:, 1].astype(float)
-    offsets = vectors @ (decoder.centre + (low + high).sum(axis=0) / 2)
-    return Questions(vectors @ (high - low).T / 2, offsets, decoder, vectors)
+    directions = make_patterns(decoder.group).T @ decoder.atoms / (1 << decoder.group)
+    directions = directions.reshape(-1, decoder.dim)[: decoder.bits]
+    middle = decoder.centre + decoder.atoms.mean(axis=1).sum(axis=0)
+    return Questions(vectors @ directions.T, vectors @ middle, decoder, vectors)
+
+
+def decode(decoder, codes):
+    """The embeddings as the docstring of ``Decoder`` has them, float64 (N, dim)."""
+    ones = (codes.signs() > 0).astype(int)
+    out = np.tile(decoder.centre.astype(np.float64), (len(codes), 1))
+    for group, vectors in enumerate(decoder.atoms.astype(np.float64)):
+        own = ones[:, group * decoder.group : (group + 1) * decoder.group]
+        powers = 1 << np.arange(decoder.group)[::-1]
+        out += vectors[own @ powers[: own.shape[1]]]
+    return out
 
 
 def define(questions, codes):
     """The distances as the docstring of ``Questions`` has them, float64 (Q, N)."""
     if questions.decoder is None:
-        signs, weights = codes.signs(), questions.weights.astype(np.float64)
-        differing = signs[None] != np.where(weights > 0, 1, -1)[:, None]
+        weights = questions.weights.astype(np.float64)
+        differing = codes.signs()[None] != np.where(weights > 0, 1, -1)[:, None]
         return (np.abs(weights)[:, None] * differing).sum(axis=2)
-    stood_for = questions.decoder.decode(codes).astype(np.float64)
-    lengths = np.linalg.norm(stood_for, axis=1)
-    return 1 - questions.vectors @ stood_for.T / lengths
+    embeddings = decode(questions.decoder, codes)
+    embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
+    return 1 - questions.vectors.astype(np.float64) @ embeddings.T
 
 
-def scan(questions, codes, k, precision="int4"):
-    """What an index in memory finds: with a decoder, the nearest are decoded."""
+def define_scan(questions, codes):
+    """What a scan goes by: with a decoder the weights, the offsets and the lengths."""
     if questions.decoder is None:
-        return question_topk(questions, codes, k, precision=precision)
-    near = question_topk(questions, codes, choose_width(k), precision=precision).ids
-    far = order_rows(questions, codes, near)
+        return define(questions, codes)
+    products = questions.weights.astype(np.float64) @ codes.signs().T
+    lengths = np.linalg.norm(decode(questions.decoder, codes), axis=1)
+    return -(questions.offsets[:, None] + products) / lengths
+
+
+def find_nearest(questions, codes, k, precision="int4"):
+    """Rows (Q, k) and distances of what an index in memory must find."""
+    if questions.decoder is None:
+        found = question_topk(questions, codes, k, precision=precision)
+        return found.ids, found.distances
+    rows = question_topk(questions, codes, choose_width(k), precision=precision).ids
+    far = order_rows(questions, codes, rows)
     order = np.argsort(far, axis=1, kind="stable")[:, :k]
-    return rb.Results(*(np.take_along_axis(side, order, 1) for side in (near, far)))
+    return np.take_along_axis(rows, order, 1), np.take_along_axis(far, order, 1)
 
 
 @pytest.mark.parametrize("bits", BITS)
@@ -89,22 +119,89 @@ def test_integer_questions_equal_the_definition_to_the_last_bit(bits, rows):
 
 
 @pytest.mark.parametrize("bits", [1, 13, 64, 100, 384])
-@pytest.mark.parametrize("decoded", [False, True])
+@pytest.mark.parametrize("with_decoder", [False, True])
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
-def test_floats_are_the_definition(bits, decoded, backend, monkeypatch):
+def test_a_scan_by_floats_is_its_definition(bits, with_decoder, backend, monkeypatch):
     monkeypatch.setenv("RANKBITS_BACKEND", backend)
     draw = np.random.default_rng(bits)
     codes = make_codes(draw, 200, bits)
-    questions = make_questions(draw, 3, bits, make_decoder(draw, bits) if decoded else None)
-    far = define(questions, codes)
+    decoder, vectors = None, None
+    if with_decoder:
+        decoder, vectors = make_decoder(draw, bits), np.eye(10)[:3]
+    questions = Questions(draw.normal(size=(3, bits)), draw.normal(size=3), decoder, vectors)
+    far = define_scan(questions, codes)
     found = question_topk(questions, codes, 200, precision="float")
-    distances = found.distances + decoded  # a scan leaves out the 1 of 1 - cos
-    np.testing.assert_allclose(distances, np.sort(far, axis=1), rtol=1e-4, atol=1e-5)
-    exact = np.take_along_axis(far, found.ids, 1)
-    np.testing.assert_allclose(exact, distances, rtol=1e-4, atol=1e-5)
-    ordered = order_rows(questions, codes, found.ids)
-    np.testing.assert_allclose(ordered, exact, rtol=1e-5, atol=1e-6)
-    assert decoded or (ordered == found.distances).all()
+    np.testing.assert_allclose(found.distances, np.sort(far, axis=1), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        np.take_along_axis(far, found.ids, 1), found.distances, rtol=1e-4, atol=1e-4
+    )
+    if not with_decoder:
+        np.testing.assert_array_equal(order_rows(questions, codes, found.ids), found.distances)
+
+
+SHAPES = [(1, 1), (13, 1), (100, 1), (13, 2), (64, 2), (13, 4), (66, 4), (1, 8), (13, 8), (128, 8)]
+
+
+@pytest.mark.parametrize(("bits", "group"), SHAPES)
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_decoded_distances_are_their_definition(bits, group, backend, monkeypatch):
+    monkeypatch.setenv("RANKBITS_BACKEND", backend)
+    draw = np.random.default_rng(bits + group)
+    codes, decoder = make_codes(draw, 150, bits, pool=90), make_decoder(draw, bits, group)
+    questions = make_questions(draw, 5, decoder)
+    np.testing.assert_allclose(decoder.decode(codes), decode(decoder, codes), atol=1e-5)
+    rows = np.stack([draw.permutation(150)[:70] for _ in range(5)])
+    far = np.take_along_axis(define(questions, codes), rows, 1)
+    found = order_rows(questions, codes, rows)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, far, atol=2e-6)
+    lengths = np.linalg.norm(decode(decoder, codes), axis=1)
+    inverses = inverse_lengths(decoder, words(codes))
+    assert inverses.dtype == np.float32
+    np.testing.assert_allclose(1 / inverses, lengths, rtol=1e-5)
+    given = order_rows(questions, codes, rows, inverses=inverses)
+    np.testing.assert_array_equal(given, found)
+
+
+@pytest.mark.parametrize("group", [1, 2, 4, 8])
+def test_decoded_distances_have_the_same_digits_alone_and_in_company(group):
+    draw = np.random.default_rng(group)
+    codes, decoder = make_codes(draw, 400, 70), make_decoder(draw, 70, group, dim=333)
+    questions = make_questions(draw, 60, decoder)
+    rows = np.stack([draw.permutation(400)[:50] for _ in range(60)])
+    together = order_rows(questions, codes, rows)
+    tables = decoder.byte_tables(questions.vectors)
+    for i in (0, 17, 59):
+        np.testing.assert_array_equal(
+            decoder.byte_tables(questions.vectors[i : i + 1])[0], tables[i]
+        )
+        alone = order_rows(questions[i], codes[rows[i]], np.arange(50)[None])
+        np.testing.assert_array_equal(alone[0], together[i])
+    state = tables, words(codes).words, rows
+    np.testing.assert_array_equal(cpu.sums_of_rows(*state), reference.sums_of_rows(*state))
+
+
+def test_the_embeddings_of_a_decoder_may_be_of_any_size():
+    draw = np.random.default_rng(0)
+    codes, decoder = make_codes(draw, 50, 20), make_decoder(draw, 20)
+    rows = np.arange(50)[None]
+    wanted = order_rows(make_questions(np.random.default_rng(1), 1, decoder), codes, rows)
+    for size in (1e-12, 1e12):
+        sized = Decoder(size * decoder.atoms, size * decoder.centre, 20)
+        found = order_rows(make_questions(np.random.default_rng(1), 1, sized), codes, rows)
+        np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+def test_decoders_are_told_apart():
+    draw = np.random.default_rng(0)
+    atoms, centre = draw.normal(size=(4, 16, 3)), draw.normal(size=3)
+    decoder = Decoder(atoms, centre, 13)
+    assert (decoder.bits, decoder.group, decoder.dim) == (13, 4, 3)
+    assert repr(decoder) == "Decoder(13 bits to 3 dimensions)"
+    assert Decoder(atoms).bits == 16 and not Decoder(atoms).centre.any()
+    others = Decoder(atoms, centre, 14), Decoder(2 * atoms, centre, 13), Decoder(atoms, None, 13)
+    assert len({other.digest for other in (decoder, *others)}) == 4
+    assert Decoder(atoms.copy(), centre.copy(), 13).digest == decoder.digest
 
 
 @pytest.mark.parametrize("levels", [7, 127])
@@ -123,33 +220,36 @@ def test_rounding_loses_no_more_than_the_largest_step(levels):
 
 def test_integer_distances_are_those_of_the_rounded_weights():
     draw = np.random.default_rng(3)
-    codes = make_codes(draw, 500, 96)
+    codes, decoder = make_codes(draw, 500, 96), make_decoder(draw, 96)
     whole, steps = round_weights(draw.normal(size=(5, 96)).astype(np.float32), 7)
-    asked = Questions((whole * steps[:, None]).astype(np.float32))
-    found = question_topk(asked, codes, 20)
-    expected = np.take_along_axis(define(asked, codes), found.ids, 1)
-    np.testing.assert_allclose(found.distances, expected, rtol=2e-4, atol=1e-4)
+    weights = (whole * steps[:, None]).astype(np.float32)
+    decoded = Questions(weights, [0.5, 0, -2, 1, 0], decoder, np.eye(10)[:5])
+    for asked in (Questions(weights), decoded):
+        found = question_topk(asked, codes, 20)
+        expected = np.take_along_axis(define_scan(asked, codes), found.ids, 1)
+        np.testing.assert_allclose(found.distances, expected, rtol=2e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("group", [1, 2, 4, 8])
 def test_lengths_have_the_same_digits_alone_and_in_company(group):
     draw = np.random.default_rng(5)
-    codes = rb.pack(draw.normal(size=(1000, 71)))
-    decoder = Decoder(draw.normal(size=(-(-71 // group), 2**group, 5)), draw.normal(size=5), 71)
+    codes, decoder = rb.pack(draw.normal(size=(1000, 70))), make_decoder(draw, 70, group)
     every = inverse_lengths(decoder, words(codes))
     some = draw.permutation(1000)[:77]
     np.testing.assert_array_equal(inverse_lengths(decoder, words(codes[some])), every[some])
-    plain = reference.lengths(decoder.atoms, decoder.centre, words(codes).words)
-    np.testing.assert_allclose(1 / every, plain, rtol=1e-5)
-    np.testing.assert_allclose(plain, np.linalg.norm(decoder.decode(codes), axis=1), rtol=1e-5)
+    state = decoder.atoms, decoder.centre, words(codes).words
+    np.testing.assert_allclose(1 / every, reference.lengths(*state), rtol=1e-5)
 
 
-def test_a_code_that_stands_for_nothing_has_length_one():
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_a_code_that_stands_for_nothing_has_length_one(backend, monkeypatch):
+    monkeypatch.setenv("RANKBITS_BACKEND", backend)
     codes = rb.pack([[1, 1], [1, -1]])
-    decoder = Decoder([[[0.0], [1.0]], [[2.0], [-1.0]]])
-    for backend in (reference, cpu):
-        found = backend.lengths(decoder.atoms, decoder.centre, words(codes).words)
-        np.testing.assert_array_equal(found, np.float32([1, 3]))
+    decoder = Decoder([[[3.0], [1.0]], [[3.0], [1.0]]], [-2.0])
+    np.testing.assert_array_equal(inverse_lengths(decoder, words(codes)), np.float32([1, 0.5]))
+    questions = Questions([[1, 1], [1, 1]], None, decoder, [[1.0], [0.0]])
+    far = order_rows(questions, codes, np.array([[0, 1], [0, 1]]))
+    np.testing.assert_array_equal(far, np.float32([[1, 0], [1, 1]]))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -157,22 +257,25 @@ def test_threads_change_nothing(threads):
     draw = np.random.default_rng(1)
     codes = make_codes(draw, 120_000, 64, pool=900)
     decoder = make_decoder(draw, 64)
-    asked = [make_questions(draw, n, 64, d) for n in (1, 2, 5) for d in (None, decoder)]
+    questions = []
+    for count in (1, 2, 5):
+        decoded = make_questions(draw, count, decoder)
+        questions += [decoded, Questions(decoded.weights)]
     before = torch.get_num_threads()
-    wanted = [question_topk(questions, codes, 50) for questions in asked]
+    wanted = [find_nearest(asked, codes, 50) for asked in questions]
     try:
         torch.set_num_threads(threads)
-        again = [question_topk(questions, codes, 50) for questions in asked]
+        again = [find_nearest(asked, codes, 50) for asked in questions]
     finally:
         torch.set_num_threads(before)
-    for one, other in zip(wanted, again, strict=True):
-        np.testing.assert_array_equal(one.ids, other.ids)
-        np.testing.assert_array_equal(one.distances, other.distances)
+    for (ids, far), (other_ids, other_far) in zip(wanted, again, strict=True):
+        np.testing.assert_array_equal(ids, other_ids)
+        np.testing.assert_array_equal(far, other_far)
 
 
-@pytest.fixture(params=["plain", "decoded"])
+@pytest.fixture(params=["plain", "decoder"])
 def asked(request):
-    """6,000 codes in an index of several segments, some rows removed; questions; distances."""
+    """An index of several segments, some rows removed; questions; all codes; the removed rows."""
     draw = np.random.default_rng(7)
     codes = make_codes(draw, 6000, 40, pool=3000)
     index = rb.HammingIndex(40)
@@ -180,8 +283,9 @@ def asked(request):
         index.add(codes[start:stop], ids=np.arange(start, stop) + 100)
     gone = draw.permutation(6000)[:50]
     index.remove(gone + 100)
-    decoder = make_decoder(draw, 40) if request.param == "decoded" else None
-    questions = make_questions(draw, 6, 40, decoder)
+    questions = make_questions(draw, 6, make_decoder(draw, 40))
+    if request.param == "plain":
+        questions = Questions(questions.weights)
     return index, questions, codes, gone
 
 
@@ -189,10 +293,10 @@ def asked(request):
 def test_an_index_finds_what_the_kernels_find(asked, precision):
     index, questions, codes, gone = asked
     kept = np.setdiff1d(np.arange(len(codes)), gone)
-    wanted = scan(questions, codes[kept], 25, precision)
+    rows, far = find_nearest(questions, codes[kept], 25, precision)
     found = index.search(questions, 25, precision=precision)
-    np.testing.assert_array_equal(found.ids, kept[wanted.ids] + 100)
-    np.testing.assert_array_equal(found.distances, wanted.distances)
+    np.testing.assert_array_equal(found.ids, kept[rows] + 100)
+    np.testing.assert_array_equal(found.distances, far)
     assert found.distances.dtype == np.float32
 
 
@@ -201,61 +305,94 @@ def test_among_is_the_search_of_those_alone(asked, some):
     index, questions, codes, gone = asked
     chosen = np.random.default_rng(some).permutation(6000)[:some]
     kept = np.setdiff1d(chosen, gone)
-    wanted = scan(questions, codes[kept], 10)
+    rows, far = find_nearest(questions, codes[kept], 10)
     found = index.search(questions, 10, among=chosen + 100)
-    np.testing.assert_array_equal(found.ids, kept[wanted.ids] + 100)
-    np.testing.assert_array_equal(found.distances, wanted.distances)
+    np.testing.assert_array_equal(found.ids, kept[rows] + 100)
+    np.testing.assert_array_equal(found.distances, far)
 
 
 def test_a_shortlist_of_all_is_the_definition_and_a_short_one_orders_its_own(asked):
-    index, questions, _, _ = asked
+    index, questions, codes, gone = asked
     whole = index.search(questions, 30, shortlist=10**6)
-    rows = np.tile(np.arange(len(index)), (len(questions), 1))
-    exact = np.sort(order_rows(questions, index.codes(), rows), axis=1)[:, :30]
-    np.testing.assert_array_equal(whole.distances, exact)
+    kept = codes[np.setdiff1d(np.arange(len(codes)), gone)]
+    far = order_rows(questions, kept, np.tile(np.arange(len(kept)), (6, 1)))
+    np.testing.assert_array_equal(whole.distances, np.sort(far, axis=1)[:, :30])
+    exact = index.search(questions, 30, precision="float")
+    same = [np.isin(a, b).mean() for a, b in zip(exact.distances, whole.distances, strict=True)]
+    assert np.mean(same) > (0.9 if questions.decoder else 0.999)
     near = index.search(questions.codes(), 40)
     short = index.search(questions, 5, shortlist=40)
-    codes = index.codes(near.ids.reshape(-1))
-    far = order_rows(questions, codes, np.arange(240).reshape(6, 40))
-    order = np.argsort(far, axis=1, kind="stable")[:, :5]
-    np.testing.assert_array_equal(short.ids, np.take_along_axis(near.ids, order, 1))
-    np.testing.assert_array_equal(short.distances, np.take_along_axis(far, order, 1))
+    for row in range(len(questions)):
+        far = order_rows(questions[row], index.codes(near.ids[row]), np.arange(40)[None])[0]
+        order = np.argsort(far, kind="stable")[:5]
+        np.testing.assert_array_equal(short.ids[row], near.ids[row][order])
+        np.testing.assert_array_equal(short.distances[row], far[order])
     assert index.search(questions, 50, shortlist=3).ids.shape == (6, 50)
 
 
-def test_ties_come_by_order_of_insertion_and_k_may_pass_the_end():
+@pytest.mark.parametrize("with_decoder", [False, True])
+def test_ties_come_by_order_of_insertion_and_k_may_pass_the_end(with_decoder):
+    def ask(weights):
+        if not with_decoder:
+            return Questions(weights)
+        vectors = np.tile([1.0, 0.0], (len(weights), 1))
+        return Questions(weights, None, Decoder(np.ones((2, 4, 2)), [0, -2]), vectors)
+
     index = rb.HammingIndex(4).add(rb.pack(np.ones((9, 4))), ids=[*"ihgfedcba"])
     for options in ({}, {"precision": "float"}, {"shortlist": 99}):
-        found = index.search(Questions([[0, 0, 0, 0], [1, 2, 3, 4]]), 99, **options)
+        found = index.search(ask([[0, 0, 0, 0], [1, 2, 3, 4]]), 99, **options)
         assert found.ids.tolist() == [[*"ihgfedcba"]] * 2
         assert not found.distances.any()
-    assert index.search(Questions(np.empty((0, 4))), 3).ids.shape == (0, 3)
-    empty = rb.HammingIndex(4).search(Questions([[1, 2, 3, 4]]), 3)
+    assert index.search(ask(np.empty((0, 4))), 3).ids.shape == (0, 3)
+    empty = rb.HammingIndex(4).search(ask([[1, 2, 3, 4]]), 3)
     assert empty.ids.shape == empty.distances.shape == (1, 0)
     assert empty.distances.dtype == np.float32
-    assert rb.HammingIndex(4).search(Questions([[1, 2, 3, 4]]), 3, shortlist=9).ids.size == 0
-    assert index.search(Questions([[1, 2, 3, 4]]), 3, among=[]).ids.shape == (1, 0)
+    assert rb.HammingIndex(4).search(ask([[1, 2, 3, 4]]), 3, shortlist=9).ids.size == 0
+    assert index.search(ask([[1, 2, 3, 4]]), 3, among=[]).ids.shape == (1, 0)
+    codes = rb.pack(np.ones((9, 4)))
+    assert order_rows(ask([[1, 2, 3, 4]]), codes, np.empty((1, 0), int)).shape == (1, 0)
 
 
 def test_lengths_are_computed_once_for_a_segment(asked, monkeypatch):
     index, questions, _, _ = asked
     index.search(questions, 3)
-    calls = []
-    plain = cpu.lengths
+    calls, compute = [], cpu.lengths
 
-    def count_rows(atoms, centre, columns):
-        calls.append(columns.shape[1])
-        return plain(atoms, centre, columns)
+    def count(*state):
+        calls.append(state)
+        return compute(*state)
 
-    monkeypatch.setattr(cpu, "lengths", count_rows)
-    index.search(questions[1:], 3)
-    assert sum(calls) <= 5 * choose_width(3)  # of the shortlists alone
+    monkeypatch.setattr(cpu, "lengths", count)
+    index.search(questions, 3)
+    index.search(questions, 3, among=range(100, 120))
+    assert not calls
+    if questions.decoder is not None:
+        other = Questions(
+            questions.weights,
+            decoder=Decoder(2 * questions.decoder.atoms, questions.decoder.centre),
+            vectors=questions.vectors,
+        )
+        index.search(other, 3)
+        assert calls
+
+
+def test_lengths_on_one_device_stay_when_another_asks_for_them(monkeypatch):
+    draw = np.random.default_rng(14)
+    decoder, other = make_decoder(draw, 40), make_decoder(draw, 40)
+    index = rb.HammingIndex(40).add(make_codes(draw, 50, 40))
+    (segment,) = index._now().segments
+    monkeypatch.setattr(Segment, "on", lambda self, device: self.words)
+    there, here = segment.inverse_lengths(decoder, "cuda"), segment.inverse_lengths(decoder)
+    assert segment.inverse_lengths(decoder, "cuda") is there
+    assert segment.inverse_lengths(decoder) is here
+    segment.inverse_lengths(other)
+    assert {digest for digest, _ in segment.inverses} == {other.digest}
 
 
 def test_rows_that_are_added_or_removed_do_not_cost_the_lengths_of_all(monkeypatch):
     draw = np.random.default_rng(12)
     codes = rb.pack(draw.normal(size=(9000, 40)))
-    questions = make_questions(draw, 2, 40, make_decoder(draw, 40))
+    questions = make_questions(draw, 2, make_decoder(draw, 40))
     index = rb.HammingIndex(40).add(codes[:8000])
     index.search(questions, 3)
     rows, plain = [], cpu.lengths
@@ -270,9 +407,9 @@ def test_rows_that_are_added_or_removed_do_not_cost_the_lengths_of_all(monkeypat
     index.remove(range(5000))
     found = index.search(questions, 20)
     assert sum(rows) < 2500 + 2 * choose_width(20)
-    wanted = scan(questions, codes[5000:], 20)
-    np.testing.assert_array_equal(found.ids, wanted.ids + 5000)
-    np.testing.assert_array_equal(found.distances, wanted.distances)
+    rows, far = find_nearest(questions, codes[5000:], 20)
+    np.testing.assert_array_equal(found.ids, rows + 5000)
+    np.testing.assert_array_equal(found.distances, far)
 
 
 @pytest.mark.parametrize(
@@ -292,8 +429,8 @@ def test_every_quantizer_asks_with_its_floats(quantizer):
 
 def test_many_threads_ask_while_one_adds():
     draw = np.random.default_rng(2)
-    codes = rb.pack(draw.normal(size=(4000, 48)))
-    questions = make_questions(draw, 2, 48, make_decoder(draw, 48))
+    codes, decoder = rb.pack(draw.normal(size=(4000, 48))), make_decoder(draw, 48)
+    questions = make_questions(draw, 2, decoder)
     index = rb.HammingIndex(48).add(codes[:2000])
     wrong = []
 
@@ -388,27 +525,33 @@ def test_distances_past_the_largest_float_are_found_all_the_same(precision):
 
 def test_refusals():
     index = rb.HammingIndex(3).add(rb.pack([[1, 1, 1]]))
-    good, two = Questions([[1, 2, 3]]), Decoder([[[0.0], [1.0]], [[2.0], [-1.0]]])
+    good, decoder = Questions([[1, 2, 3]]), Decoder(np.ones((2, 4, 2)), bits=3)
     refused = [
         (lambda: Questions([1.0, 2.0]), "weights must have two dimensions"),
         (lambda: Questions([[1.0, np.nan]]), "weights must be finite; row 0"),
-        (lambda: Questions([[1e300, 0]]), "must sum to at most 1e\\+30; row 0"),
+        (lambda: Questions([[1e300, 0]]), r"must sum to at most 1e\+30; row 0"),
         (lambda: Questions(np.empty((2, 0))), "bits"),
         (lambda: Questions([[1.0]], [1, 2]), r"offsets must have shape \(1,\)"),
         (lambda: Questions([[1.0]], [np.inf]), "offsets must be finite"),
-        (lambda: Questions([[1.0]], decoder=3, vectors=[[1]]), "must be a Decoder; got int"),
-        (
-            lambda: Questions([[1.0]], decoder=two),
-            "decoder and the queries' own vectors",
-        ),
-        (lambda: Questions([[1.0]], None, two, [[1.0]]), "decoder must be of codes of 1 bits"),
-        (lambda: Questions([[1, 2.0]], None, two, [[1, 2]]), r"vectors must have shape \(1, 1\)"),
-        (lambda: Questions([[1, 2.0]], None, two, [[np.nan]]), "vectors must be finite"),
+        (lambda: Questions([[1.0]], None, 3, [[1.0]]), "decoder must be a Decoder; got int"),
+        (lambda: Questions([[1.0]], None, decoder, [[1.0]]), "codes of 1 bits.*got 3"),
+        (lambda: Questions([[1, 2, 3]], None, decoder), "decoder and the queries' own vectors"),
+        (lambda: Questions([[1, 2, 3]], vectors=[[1, 0]]), "decoder and the queries' own vectors"),
+        (lambda: Questions([[1, 2, 3]], None, decoder, [[1]]), r"shape \(1, 2\); got \(1, 1\)"),
+        (lambda: Questions([[1, 2, 3]], None, decoder, [[1, np.inf]]), "vectors must be finite"),
+        (lambda: Questions([[1, 2, 3]], None, decoder, [[3, 4]]), "row 0 has length 5"),
         (lambda: Questions([[1.0]], fingerprint="me"), "fingerprint must be 16"),
-        (lambda: Decoder(np.ones((2, 3, 4))), "atoms must have shape"),
-        (lambda: Decoder([[[np.nan], [1.0]]]), "atoms must be finite"),
-        (lambda: Decoder([[[0.0], [1.0]]], [1.0, 2.0]), r"centre must have shape \(1,\)"),
-        (lambda: Decoder([[[0.0], [1.0]]], bits=2), "1 groups of 1 bits do not make 2 bits"),
+        (lambda: Decoder(np.ones((2, 3))), r"atoms must have shape \(groups, 2, 4, 16 or 256, dim"),
+        (lambda: Decoder(np.ones((2, 3, 1))), r"atoms must have shape.*got \(2, 3, 1\)"),
+        (lambda: Decoder(np.ones((0, 2, 1))), "atoms must have shape"),
+        (lambda: Decoder([[[np.nan], [1]]]), "atoms must be finite"),
+        (lambda: Decoder([[[1e300], [1]]]), "atoms must be finite"),
+        (lambda: Decoder([[[1], [1]]], [np.inf]), "centre must be finite"),
+        (lambda: Decoder([[[1], [1]]], [1, 2]), r"centre must have shape \(1,\)"),
+        (lambda: Decoder(np.ones((4, 16, 1)), bits=12), "4 groups of 4 bits do not make 12 bits"),
+        (lambda: Decoder(np.ones((4, 16, 1)), bits=17), "do not make 17 bits"),
+        (lambda: decoder.decode(rb.pack([[1, 1]])), "same number of bits"),
+        (lambda: inverse_lengths(decoder, words(rb.pack([[1, 1]]))), "same number of bits"),
         (lambda: good[7], "have no rows 7"),
         (lambda: index.within(good, 1), "A radius is a Hamming distance"),
         (lambda: index.search(good, 1, precision="int5"), "precision must be one of"),
@@ -426,15 +569,16 @@ def test_refusals():
         index.search(Questions([[1, 2, 3]], fingerprint="1" * 16), 1)
 
 
-@pytest.mark.parametrize("decoded", [False, True])
-def test_a_report_of_questions_is_that_of_their_distances(decoded):
+@pytest.mark.parametrize("with_decoder", [False, True])
+def test_a_report_of_questions_is_that_of_their_distances(with_decoder):
     draw = np.random.default_rng(8)
     codes, labels = make_codes(draw, 120, 12), draw.integers(0, 3, 120)
+    decoder = make_decoder(draw, 12) if with_decoder else None
     questions = Questions(np.round(draw.normal(size=(20, 12))))
     own = Questions(codes.signs().astype(np.float32))
-    if decoded:
-        decoder = make_decoder(draw, 12)
-        questions, own = (make_questions(draw, n, 12, decoder) for n in (20, 120))
+    if decoder:
+        questions = make_questions(draw, 20, decoder)
+        own = make_questions(draw, 120, decoder)
     mine = draw.integers(0, 3, 20)
     report = rb.evaluate(questions, codes, mine, labels, k=(1, 10))
     far = order_rows(questions, codes, np.tile(np.arange(120), (20, 1)))

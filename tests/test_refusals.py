@@ -91,7 +91,7 @@ FLOATS = torch.eye(6, 4) + 0.1
         (lambda: _pack_on_device(torch.tensor([[torch.nan]])), "signs must be finite; some row has nan or inf."),
         (lambda: rb.ITQ().fit(torch.ones(3)), "embeddings must have two dimensions (n, dim); got shape (3,)."),
         (lambda: rb.ITQ().fit(np.ones((3, 0), np.float32)), "embeddings must have at least one column"),
-        (lambda: rb.Projection(4).partial_fit(FLOATS[:3]), "The first partial_fit needs at least 4 rows; got 3."),
+        (lambda: rb.Projection(4).partial_fit(FLOATS[:1]), "embeddings vary in 0 directions only, too few for 4 bits: at least 2 are needed."),
         (lambda: rb.fastap_loss(FLOATS, torch.zeros(6, 2, 2)), "labels must have shape (n,) or (n, C); got (6, 2, 2)."),
         (
             lambda: rb.fastap_loss(FLOATS, torch.arange(6), database=FLOATS, database_labels=torch.eye(6)),

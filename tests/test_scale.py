@@ -16,6 +16,7 @@ from rankbits import scale
 from rankbits.cli import main
 from rankbits.indexes.addresses import open_index
 from rankbits.scale.cluster import joined, mapped
+from rankbits.types import Decoder
 
 pytest.importorskip("ray", reason="needs ray")
 
@@ -250,9 +251,14 @@ def test_ray_is_an_extra(monkeypatch, rows):
 def test_questions_are_searched_as_here(ray, rows, tmp_path):
     codes = rb.pack(rows[0][:, :9])
     questions = rb.Questions(rows[0][:30, :9])
-    for how in ({}, {"precision": "float"}):
-        found = scale.search(questions, codes, 25, rows=333, **how)
-        wanted = rb.HammingIndex(9).add(codes).search(questions, 25, **how)
+    draw = np.random.default_rng(0)
+    decoder = Decoder(draw.normal(size=(3, 16, 5)), bits=9)
+    vectors = draw.normal(size=(30, 5))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    decoded = rb.Questions(rows[0][:30, :9], np.ones(30), decoder, vectors)
+    for asked, how in ((questions, {}), (questions, {"precision": "float"}), (decoded, {})):
+        found = scale.search(asked, codes, 25, rows=333, **how)
+        wanted = rb.HammingIndex(9).add(codes).search(asked, 25, **how)
         np.testing.assert_array_equal(found.ids, wanted.ids, strict=True)
         np.testing.assert_array_equal(found.distances, wanted.distances, strict=True)
     found = scale.search(questions, codes, 5, rows=333, shortlist=60)

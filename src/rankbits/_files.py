@@ -3,14 +3,16 @@ place that knows where downloaded and computed data lie."""
 
 from __future__ import annotations
 
+import glob
+import json
 import os
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -18,7 +20,15 @@ from safetensors.numpy import save as safetensors_bytes
 
 from rankbits._check import refuse
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 ROOT = "RANKBITS_DATA"
+UNFINISHED = "rankbits-unfinished"  # how the name of a file ends that is still being written
+SUM = ", crc32 of facts "  # stands between the kind of a file and the checksum
+MOST_RATIO = 20  # how many times its own size an .npz may hold: what we write is not compressed
 
 
 def data_root(root: str | os.PathLike[str] | None = None) -> Path:
@@ -32,41 +42,82 @@ def data_root(root: str | os.PathLike[str] | None = None) -> Path:
     return Path(chosen) if chosen else Path.home() / ".cache" / "rankbits" / "data"
 
 
-def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], object]) -> None:
+def write_whole(
+    path: str | os.PathLike[str], write: Callable[[IO[bytes]], object], *, replace: bool = True
+) -> None:
     """Call ``write(file)`` on a temporary neighbour of ``path``, then put it in place in one step.
 
     A crash, a kill or a full disk leaves whatever stood at ``path`` before, and no temporary file
-    unless the process itself was killed.
+    unless the process itself was killed (``sweep_unfinished`` deletes those). Where ``path`` is a
+    symbolic link, the file that it names is written and the link stays. With ``replace=False`` a
+    file that is there already stays, also one that another process made in the meantime.
     """
-    target = Path(path)
+    target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
-        refuse(f"Cannot write {target}: the folder {target.parent} does not exist.")
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        refuse(f"Cannot write {path}: the folder {target.parent} does not exist.")
+    temporary = None
     try:
+        handle, temporary = tempfile.mkstemp(f".{UNFINISHED}", f".{target.name}.", target.parent)
         with os.fdopen(handle, "wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        os.replace(temporary, target) if replace else _link(temporary, target)
+    except BaseException as error:
+        if temporary is not None:
+            with suppress(OSError):
+                os.unlink(temporary)
+        if isinstance(error, OSError):
+            refuse_write(path, error)
         raise
-    _sync_folder(target.parent)
+    try:
+        sync_folder(target.parent)
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        refuse(f"Cannot say whether {path} will last: {reason}; it is whole, the old or the new.")
+
+
+def refuse_write(path: str | os.PathLike[str], error: OSError) -> NoReturn:
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    refuse(f"Cannot write {path}: {reason}; what was there before is whole.")
+
+
+def _link(temporary: str, target: Path) -> None:
+    """Give the file its name unless somebody else has it."""
+    try:
+        os.link(temporary, target)
+    except OSError:
+        if not target.exists():  # a file system without links
+            os.rename(temporary, target)
+            return
+    with suppress(FileNotFoundError):  # whoever was quicker may have swept it
+        os.unlink(temporary)
+
+
+def sweep_unfinished(folder: str | os.PathLike[str], name: str | None = None) -> None:
+    """Delete what killed processes were writing in ``folder`` (to the file ``name``; None: to any).
+    Call it only where nobody else can be writing there."""
+    start = "*" if name is None else glob.escape(name)
+    for stale in Path(folder).glob(f".{start}.????????.{UNFINISHED}"):
+        with suppress(OSError):
+            stale.unlink()
 
 
 @contextmanager
-def alone(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """One process at a time, where the system has locks; others wait. The lock is on the folder,
-    for a file is replaced by each writing, and it ends with whoever holds it."""
-    try:
-        import fcntl
-    except ImportError:
+def alone(folder: str | os.PathLike[str], *, wait: bool = True) -> Iterator[None]:
+    """One process at a time, where the system has locks; others wait, or are refused. The lock is
+    on the folder, for a file is replaced by each writing, and it ends with whoever holds it."""
+    if fcntl is None:
         yield
         return
-    handle = os.open(folder, os.O_RDONLY)
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        with suppress(OSError):  # some network file systems have no locks
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                refuse(f"Another process is writing to {folder}: wait for it, or end it.")
         yield
     finally:
         os.close(handle)
@@ -78,7 +129,7 @@ def _umask() -> int:
     return mask
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -97,7 +148,8 @@ def write_arrays(
 ) -> None:
     """Write arrays and a few facts as ``.npz`` or ``.safetensors``: ``form``, or by ending."""
     suffix = form or Path(path).suffix
-    marked = {"rankbits": kind, **facts, **_checksums(arrays)}
+    facts = {**facts, **_checksums(arrays)}
+    marked = {"rankbits": f"{kind}{SUM}{_sum(facts, arrays)}", **facts}
     if suffix == ".npz":
         texts = {f"fact.{name}": np.array(value) for name, value in marked.items()}
         write_whole(path, lambda file: np.savez(file, **texts, **arrays))  # type: ignore[arg-type]
@@ -121,8 +173,11 @@ def read_arrays(
         facts, arrays = _read_npz(source) if zipped else _read_safetensors(source)
     except Exception:  # what parsers raise on hostile bytes has no end: OSError, TokenError, ...
         refuse(f"{source} is truncated, damaged or not a rankbits {kind} file.")
-    if facts.pop("rankbits", None) != kind:
+    named, _, wanted = facts.pop("rankbits", "").partition(SUM)
+    if named != kind:
         refuse(f"{source} is not a rankbits {kind} file.")
+    if wanted and wanted != _sum(facts, arrays):  # files made before there was one have none
+        refuse(f"{source} is damaged: the checksum of its facts does not match.")
     for name, wanted in _checksums(arrays).items():
         if facts.pop(name, None) != wanted:
             refuse(f"{source} is damaged: the checksum of '{name[6:]}' does not match.")
@@ -138,11 +193,13 @@ def read_kind(path: str | os.PathLike[str]) -> str | None:
     try:
         if zipfile.is_zipfile(source):
             with np.load(source, allow_pickle=False) as archive:
-                return str(archive["fact.rankbits"]) if "fact.rankbits" in archive else None
-        with safe_open(source, framework="numpy") as archive:
-            return (archive.metadata() or {}).get("rankbits")
+                kind = str(archive["fact.rankbits"]) if "fact.rankbits" in archive else None
+        else:
+            with safe_open(source, framework="numpy") as archive:
+                kind = (archive.metadata() or {}).get("rankbits")
     except Exception:  # what parsers raise on hostile bytes has no end
         return None
+    return None if kind is None else kind.partition(SUM)[0]
 
 
 def _checksums(arrays: dict[str, np.ndarray]) -> dict[str, str]:
@@ -153,7 +210,19 @@ def _crc(array: np.ndarray) -> int:
     return zlib.crc32(np.ascontiguousarray(array).data.cast("B")) if array.size else 0
 
 
+def _sum(facts: dict[str, str], arrays: dict[str, np.ndarray]) -> str:
+    """A checksum of all facts, and of the names, dtypes and shapes of the arrays."""
+    shapes = {name: [array.dtype.str, *array.shape] for name, array in arrays.items()}
+    return f"{zlib.crc32(json.dumps([facts, shapes], sort_keys=True).encode()):08x}"
+
+
 def _read_npz(source: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    with zipfile.ZipFile(source) as members:
+        if (
+            sum(member.file_size for member in members.infolist())
+            > MOST_RATIO * source.stat().st_size
+        ):
+            raise ValueError("more than a file of this size can hold")
     with open(source, "rb") as file, np.load(file, allow_pickle=False) as archive:
         found = {name: archive[name] for name in archive.files}
     facts = {n[5:]: str(found.pop(n)) for n in list(found) if n.startswith("fact.")}

@@ -81,7 +81,7 @@ def _parse_pairs(text: str) -> dict[str, Any]:
             raise ValueError
         try:
             pairs[name] = tomllib.loads(f"x = {value}")["x"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):
             pairs[name] = value
     return pairs
 
@@ -138,7 +138,7 @@ def _values(command: Any, given: dict[str, Any], config: str | None) -> dict[str
             refuse(f"{config} does not exist or is not a file.")
         try:
             table = tomllib.loads(Path(config).read_text("utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:  # of TOML, UTF-8, or brackets without end
             refuse(f"{config} is not TOML: {error}.")
         for key, value in table.items():
             name = key.replace("-", "_")

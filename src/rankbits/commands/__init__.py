@@ -12,10 +12,10 @@ from rankbits.commands.quickstart import Quickstart
 from rankbits.commands.report import WriteReport
 from rankbits.commands.reproduce import Reproduce
 from rankbits.commands.serve import Serve
-from rankbits.commands.store import BuildIndex, Search
+from rankbits.commands.store import BuildIndex, Repair, Search
 
 COMMANDS: tuple[Any, ...] = (
-    Quickstart, Data, Train, Embed, Fit, Encode, BuildIndex, Search, Evaluate,
+    Quickstart, Data, Train, Embed, Fit, Encode, BuildIndex, Search, Repair, Evaluate,
     WriteReport, Serve, Reproduce, Completion,
 )  # fmt: skip
 Completion.commands = COMMANDS  # what a shell completes, itself among it

@@ -1,4 +1,4 @@
-"""Commands that remember and find: index and search."""
+"""Commands that remember and find: index, repair and search."""
 
 from __future__ import annotations
 
@@ -117,6 +117,28 @@ class BuildIndex:
         with open_index(out, codes.bits) as index:
             index.add(codes, ids)
             print(f"{codes} -> {shown(out)}, {index.count():,} in it")
+
+
+@dataclass(frozen=True)
+class Repair:
+    """Write a new index file of all that can be read in a damaged one, and name what is missing."""
+
+    name: ClassVar[str] = "repair"
+    places: ClassVar[tuple[str, ...]] = ("index",)
+
+    index: str | None = option(None, "the damaged file; it stays as it is")
+    out: str | None = option(None, "the new file", "o")
+    doubtful: bool = option(False, "keep codes whose checksum fails; some of them are wrong")
+
+    def work(self) -> None:
+        from rankbits.indexes import repair
+
+        if not self.index or not self.out:
+            refuse("Give both: rankbits repair INDEX -o NEW.")
+        repaired = repair(self.index, self.out, doubtful=self.doubtful)
+        print(f"{self.index} -> {self.out}, {repaired.rows:,} rows saved")
+        for part in repaired.missing or ("nothing that was acknowledged",):
+            print(f"missing: {part}")
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,11 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,6 +34,7 @@ from rankbits.data.augment import View
 from rankbits.data.examples import Examples
 from rankbits.data.images import SUFFIXES, decode
 from rankbits.data.items import Items, read_items
+from rankbits.encoder.replacing import replace_files
 from rankbits.quantizers import Quantizer
 from rankbits.train.body import BODY
 from rankbits.train.checkpoints import WEIGHTS
@@ -89,13 +91,16 @@ class Encoder:
         if self.network is not None and self.folder is None:
             _check.refuse("A network of your own cannot be written; rb.train(out=...) keeps one.")
         where = make_folder(folder)
+        writers: dict[str, Callable[[Path], object]] = {}
         if self.folder is not None and where.resolve() != self.folder.resolve():
-            for name in FILES:
-                if (self.folder / name).is_file():
-                    write_whole(where / name, partial(_copy, self.folder / name))
+            held = [name for name in FILES if (self.folder / name).is_file()]
+            writers |= {name: partial(_copy, self.folder / name) for name in held}
         elif self.quantizer is not None:
-            self.quantizer.save(where / QUANTIZER)
-        write_about(where, self.reads, self.class_names)
+            writers[QUANTIZER] = self.quantizer.save
+        for name in (BODY, RUN):
+            if where != self.folder and name not in writers and (where / name).is_file():
+                _check.refuse(f"{where} holds an encoder with a network; give another folder.")
+        write_encoder(where, writers, self.reads, self.class_names)
         self.folder = self.folder or where
 
     def __repr__(self) -> str:
@@ -232,9 +237,9 @@ class Encoder:
             _check.refuse(f"This encoder reads {reads}; got vectors of {rows.shape[1]}.")
 
 
-def _copy(source: Path, file: IO[bytes]) -> None:
+def _copy(source: Path, target: Path) -> None:
     with open(source, "rb") as kept:
-        shutil.copyfileobj(kept, file)
+        write_whole(target, partial(shutil.copyfileobj, kept))
 
 
 def make_folder(folder: str | os.PathLike[str]) -> Path:
@@ -242,17 +247,28 @@ def make_folder(folder: str | os.PathLike[str]) -> Path:
     where = Path(folder)
     if where.exists() and not where.is_dir():
         _check.refuse(f"{where} is a file; an encoder needs a folder.")
-    if where.is_dir() and any(where.iterdir()) and not is_encoder(where):
+    held = [path for path in where.iterdir() if path.name[0] != "."] if where.is_dir() else []
+    if held and not is_encoder(where):
         _check.refuse(f"{where} is not empty and holds no encoder; give another folder.")
     where.mkdir(parents=True, exist_ok=True)
     return where
 
 
-def write_about(folder: Path, reads: Inputs, class_names: tuple[str, ...]) -> None:
-    """Write ``encoder.json``: what is read, and the classes that were learned from, in order."""
+def write_encoder(
+    folder: Path,
+    writers: Mapping[str, Callable[[Path], object]],
+    reads: Inputs,
+    class_names: tuple[str, ...],
+) -> None:
+    """Write the files of an encoder by their functions, and ``encoder.json``: what is read, and the
+    classes that were learned from, in order. After a crash all are old or all are new."""
     about = {"version": VERSION, "reads": asdict(reads), "class_names": list(class_names)}
-    text = json.dumps(about, indent=2) + "\n"
-    write_whole(folder / ABOUT, lambda file: file.write(text.encode()))
+    text = (json.dumps(about, indent=2) + "\n").encode()
+
+    def write_about(path: Path) -> None:
+        write_whole(path, lambda file: file.write(text))
+
+    replace_files(folder, {**writers, ABOUT: write_about}, (ABOUT, *FILES))
 
 
 def is_encoder(folder: str | os.PathLike[str]) -> bool:

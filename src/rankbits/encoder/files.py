@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from rankbits import _check
-from rankbits.encoder.encoder import ABOUT, QUANTIZER, VERSION, Encoder
+from rankbits.encoder.encoder import ABOUT, FILES, QUANTIZER, VERSION, Encoder
+from rankbits.encoder.replacing import finish_replacing
 from rankbits.quantizers import Quantizer
 from rankbits.quantizers import load as load_quantizer
 from rankbits.train.body import BODY, load_body
@@ -43,6 +44,7 @@ def load_encoder(
         return Encoder.of(load_quantizer(where))
     if not where.exists():
         _check.refuse(f"{where} does not exist; rankbits train or fit makes an encoder.")
+    finish_replacing(where, (ABOUT, *FILES))
     quantizer = None
     if (where / QUANTIZER).is_file():
         quantizer = load_quantizer(where / QUANTIZER)

@@ -8,6 +8,7 @@ of fine-tuning, which takes hours on a CPU besides.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from rankbits import _check
 from rankbits._files import data_root
 from rankbits.data.examples import Examples
 from rankbits.data.splits import split_own
-from rankbits.encoder.encoder import QUANTIZER, Encoder, make_folder, write_about
+from rankbits.encoder.encoder import QUANTIZER, Encoder, make_folder, write_encoder
 from rankbits.evaluate import evaluate
 from rankbits.quantizers import Projection, Quantizer, SupervisedProjection, SupervisedRotation
 from rankbits.train.body import BODY, Body, make_body, save_body
@@ -47,9 +48,8 @@ def train_frozen(
     quantizer = _fit(features, labels, bits, config.seed)
     reads = body.reads
     if folder is not None:
-        save_body(folder / BODY, body)
-        quantizer.save(folder / QUANTIZER)
-        write_about(folder, reads, examples.class_names)
+        writers = {BODY: partial(save_body, body=body), QUANTIZER: quantizer.save}
+        write_encoder(folder, writers, reads, examples.class_names)  # type: ignore[arg-type]
     names = examples.class_names
     return Encoder(reads, body.network, quantizer, body.view, names, folder), held_out
 

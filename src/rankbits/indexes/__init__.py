@@ -5,6 +5,7 @@ from rankbits.indexes.embeddings import Embeddings, quantize_int8
 from rankbits.indexes.export import to_arrow, to_faiss, to_numpy
 from rankbits.indexes.hamming import HammingIndex
 from rankbits.indexes.index import Index
+from rankbits.indexes.repair import repair
 from rankbits.indexes.rerank import Rerank
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Index",
     "Rerank",
     "quantize_int8",
+    "repair",
     "to_arrow",
     "to_faiss",
     "to_numpy",

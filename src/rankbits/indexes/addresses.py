@@ -24,7 +24,7 @@ def open_index(address: str | os.PathLike[str], bits: int | None = None, **optio
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", text) if isinstance(address, str) else None
     name = scheme[1].lower() if scheme else ""
     if scheme is None or (name not in SCHEMES and os.path.exists(text)):
-        return _made(_file_index(), text, bits, options)
+        return _construct(_import_file_index(), text, bits, options)
     if name not in SCHEMES:
         listed = ", ".join(f"{s}:" for s in SCHEMES)
         _check.refuse(
@@ -35,32 +35,32 @@ def open_index(address: str | os.PathLike[str], bits: int | None = None, **optio
     if not rest:
         _check.refuse(f"The address {text!r} names no place.")
     if name == "file":
-        return _made(_file_index(), rest, bits, options)
+        return _construct(_import_file_index(), rest, bits, options)
     if name.startswith("postgres"):
         from rankbits.indexes.engines.postgres import PostgresIndex
 
-        return _made(PostgresIndex, text, bits, options)
-    place, asked = _parted(text, rest)
+        return _construct(PostgresIndex, text, bits, options)
+    place, asked = _split_query(text, rest)
     twice = asked.keys() & options.keys()
     if twice:
         _check.refuse(f"{min(twice)} is given twice: in the address and as an option.")
     if name == "duckdb":
         from rankbits.indexes.engines.duckdb import DuckDBIndex
 
-        return _made(DuckDBIndex, place, bits, asked | options)
+        return _construct(DuckDBIndex, place, bits, asked | options)
     from rankbits.indexes.engines.milvus import MilvusIndex
 
-    return _made(MilvusIndex, place, bits, asked | options)
+    return _construct(MilvusIndex, place, bits, asked | options)
 
 
-def _file_index() -> type[Index]:
+def _import_file_index() -> type[Index]:
     from rankbits.indexes.durable import FileIndex
 
     return FileIndex
 
 
-def _parted(text: str, rest: str) -> tuple[str, dict[str, Any]]:
-    """The place, and what follows a question mark: ``table=`` alone."""
+def _split_query(text: str, rest: str) -> tuple[str, dict[str, Any]]:
+    """The place, and the options that follow a question mark: ``table=`` alone."""
     place, _, query = rest.partition("?")
     asked = dict(parse_qsl(query, keep_blank_values=True))
     for name in asked:
@@ -69,7 +69,7 @@ def _parted(text: str, rest: str) -> tuple[str, dict[str, Any]]:
     return place, asked
 
 
-def _made(kind: type, place: str, bits: int | None, options: dict[str, Any]) -> Index:
+def _construct(kind: type, place: str, bits: int | None, options: dict[str, Any]) -> Index:
     """An index of a class, its options checked by name."""
     known = list(inspect.signature(kind).parameters)[2:]
     for name in options:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankbits import _check
-from rankbits._files import _sync_folder
+from rankbits._files import refuse_write, sweep_unfinished, sync_folder
 from rankbits.indexes import lock
-from rankbits.indexes.file import Header, failing, read_body, replace_whole
+from rankbits.indexes.file import Header, read_body, replace_whole
 from rankbits.indexes.hamming import HammingIndex
 from rankbits.indexes.ids import Column
-from rankbits.indexes.journal import read, read_from, record_bytes
+from rankbits.indexes.journal import kept_mark, read_index, record_bytes
 from rankbits.indexes.segments import Snapshot
 from rankbits.types import Codes
 
@@ -46,6 +44,8 @@ class FileIndex(HammingIndex):
     _body: int  # where the body ends,
     _end: int  # the journal after it,
     _limit: int  # and how long the journal may grow
+    _salt: int  # of the journal's records,
+    _number: int  # and how many there are
 
     def __init__(
         self,
@@ -58,50 +58,67 @@ class FileIndex(HammingIndex):
         super().__init__(1 if bits is None else bits)
         self.path = Path(path)
         self._handle = -1
+        self._owner, self._verify = os.getpid(), verify
         self._closed = False
-        if _check.choice("mode", mode, ("r", "w")) == "r":
-            self._mode = "r"
-            self._state, _, _ = read(self.path, verify=verify)
+        self._mode = _check.choice("mode", mode, ("r", "w"))
+        if self._mode == "r":
+            contents = read_index(self.path, verify=verify)
+            self._state, self._source = contents.state, contents.source
         else:
-            self._mode = "w"
-            self._begin(bits, verify)
+            self._begin(bits)
         if bits is not None and self._state.bits != bits:
-            found = self._state.bits
+            held = self._state.bits
             self.close()
-            _check.refuse(f"{path} holds codes of {found} bits; got bits={bits}.")
+            _check.refuse(f"{path} holds codes of {held} bits; got bits={bits}.")
         self.bits = self._state.bits
 
-    def _begin(self, bits: int | None, verify: bool) -> None:
+    def _begin(self, bits: int | None) -> None:
         if not self.path.exists():
             if bits is None:
                 _check.refuse(f"{self.path} does not exist; give bits to make it.")
-            _make(self.path, Snapshot(bits))
-        self._handle = lock.taken(self.path)
-        # what a process killed while rewriting has left: with the lock in hand it is nobody's
-        for stale in self.path.parent.glob(f".{glob.escape(self.path.name)}.????????"):
-            with contextlib.suppress(OSError):
-                stale.unlink()
+            replace_whole(self.path, Snapshot(bits), replace=False)
+        self._handle = lock.open_locked(self.path)
         try:
-            with os.fdopen(os.dup(self._handle), "rb") as source:
-                self._state, header, self._end = read_from(source, self.path, verify=verify)
-            self._settle(header)
+            # with the lock in hand, what a process killed while rewriting has left is nobody's
+            real = Path(os.path.realpath(self.path))
+            sweep_unfinished(real.parent, real.name)
+            with contextlib.suppress(PermissionError):  # of a folder that may not be listed
+                sync_folder(real.parent)  # the file may have its name only since a moment
+            contents = read_index(self.path, verify=self._verify)
+            self._check_place()
+            self._state, self._source = contents.state, contents.source
+            self._settle(contents.header)
+            journal = contents.journal
+            self._end, self._number = journal.end, journal.number
+            if journal.salt is not None:
+                self._salt = journal.salt
             if os.fstat(self._handle).st_size > self._end:
                 os.ftruncate(self._handle, self._end)
+            if journal.records:  # whoever wrote the last may have been killed before it was synced
                 os.fsync(self._handle)
-        except BaseException:
+                if not journal.kept:
+                    self._mark()
+        except BaseException as error:
             self.close()
+            if isinstance(error, OSError):
+                refuse_write(self.path, error)
             raise
 
     def _now(self) -> Snapshot:
         if self._closed:
             _check.refuse(f"The index {self.path} is closed.")
-        return self._state
+        return super()._now()
 
     def _writable(self) -> None:
         self._now()
         if self._mode == "r":
             _check.refuse(f"{self.path} is open for reading: mode='w' writes to it.")
-        if not lock.named(self._handle, self.path):
+        if self._owner != os.getpid():
+            _check.refuse(f"{self.path} was opened before this process was forked: open it again.")
+        self._check_place()
+
+    def _check_place(self) -> None:
+        if not lock.is_at(self._handle, self.path):
             _check.refuse(f"{self.path} was deleted or replaced by others: open it again.")
 
     def _put(self, state: Snapshot, verb: str, ids: Column, codes: Codes | None) -> None:
@@ -115,7 +132,9 @@ class FileIndex(HammingIndex):
             except _check.Refusal:  # no room for a second file: the journal needs less
                 self._limit = 2 * (self._end - self._body + weight)
                 self._writable()  # unless the new file took the name and failed only after that
-        data = record_bytes(verb, ids, codes)
+        if os.fstat(self._handle).st_size != self._end:
+            _check.refuse(f"{self.path} was changed by others while it was open: open it again.")
+        data = record_bytes(verb, ids, codes, self._salt, self._number + 1)
         try:
             _write(self._handle, data, self._end)
         except BaseException as error:
@@ -125,10 +144,19 @@ class FileIndex(HammingIndex):
             except OSError:  # nobody can say what is on this disk now
                 self.close()
             if isinstance(error, OSError):
-                failing(self.path, error)
+                refuse_write(self.path, error)
             raise
         self._end += len(data)
+        self._number += 1
+        self._mark()
         self._state = state
+
+    def _mark(self) -> None:
+        """Say of the last record, which is on the disk, that it was acknowledged. The mark itself
+        may be lost: it only tells damage from an unfinished end."""
+        mark = kept_mark(self._salt)
+        with contextlib.suppress(OSError):
+            os.pwrite(self._handle, mark, self._end - len(mark))
 
     def _describe(self, state: Snapshot) -> None:
         self._writable()
@@ -147,30 +175,36 @@ class FileIndex(HammingIndex):
 
         def keep(handle: int) -> None:
             kept.append(os.dup(handle))
-            lock.hold(kept[0])
+            lock.hold(kept[0], self.path)
 
         try:
             header = replace_whole(self.path, state, keep)
         except BaseException:
             for handle in kept:
-                lock.released(handle)
+                lock.release(handle)
             raise
-        lock.released(self._handle)
-        self._handle, self._end = kept[0], header.end
+        lock.release(self._handle)
+        self._handle = kept[0]
         self._settle(header)
-        with os.fdopen(os.dup(self._handle), "rb") as source:
-            self._state = read_body(source, self.path, verify=False)[1]
+        self._state = state
+        with contextlib.suppress(OSError), open(self.path, "rb") as source:
+            body = read_body(source, self.path, verify=False, mapped=not self._verify)
+            self._state, self._source = body.state, body.source
 
     def _settle(self, header: Header) -> None:
-        self._body = header.end
+        self._body = self._end = header.end
         self._limit = max(LEAST, self._body // 4)
+        self._salt, self._number = int.from_bytes(os.urandom(4), "little"), 0
 
     def close(self) -> None:
         """Let go of the file; everything acknowledged is in it already."""
+        if self._owner != os.getpid():  # the handle was closed by the fork, and the lock stays
+            self._closed, self._handle = True, -1
+            return
         with self._writing:
             self._closed = True
             if self._handle >= 0:
-                lock.released(self._handle)
+                lock.release(self._handle)
                 self._handle = -1
 
     def __del__(self) -> None:
@@ -189,23 +223,3 @@ def _write(handle: int, data: bytes, at: int) -> None:
         done = os.pwrite(handle, view, at)
         view, at = view[done:], at + done
     os.fsync(handle)
-
-
-def _make(path: Path, state: Snapshot) -> None:
-    """A new file under ``path``; where another process was quicker, its file stays."""
-    if not path.parent.is_dir():
-        _check.refuse(f"Cannot write {path}: the folder {path.parent} does not exist.")
-    folder = tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent)
-    made = Path(folder) / "new"
-    try:
-        replace_whole(made, state)
-        try:
-            os.link(made, path)
-        except FileExistsError:
-            pass
-        except OSError:  # a file system without links
-            os.rename(made, path)
-        _sync_folder(path.parent)
-    finally:
-        made.unlink(missing_ok=True)
-        os.rmdir(folder)

@@ -15,7 +15,7 @@
  68  56  zero
 124   4  uint32  crc32 of bytes 0 to 123
 128      codes: W = ceil(bits / 64) runs of rows x 8 bytes; run w holds bytes 8w to 8w + 7 of each
-         packed code, zero past its end (what the kernels scan: the file is mapped, not read)
+         packed code, zero past its end (what the kernels scan)
 ...      ids: nothing; or rows x int64; or (rows + 1) x uint64, where each string begins and where
          the last ends, then the strings in UTF-8
 ...      facts: JSON in ASCII, texts by name (``Index.facts``)
@@ -54,6 +54,7 @@ HEAD = struct.Struct("<8sIIQQqQIIQI56x")
 SIZE = HEAD.size + 4
 ALIGN = 32
 CHUNK = 1 << 24
+IN_MEMORY = 1 << 28  # bytes; a file up to this size is read when opened, a larger one is mapped
 
 
 @dataclass(frozen=True)
@@ -92,62 +93,112 @@ class Header:
         return head + struct.pack("<I", zlib.crc32(head))
 
 
-def damaged(path: str | os.PathLike[str], what: str) -> NoReturn:
-    _check.refuse(f"{path} is truncated or damaged: {what}.")
+def refuse_damaged(path: str | os.PathLike[str], what: str, *, repair: bool = False) -> NoReturn:
+    """``repair``: whether the command of that name can save something."""
+    more = f" (rankbits repair {path} -o NEW.index saves what can be read)" if repair else ""
+    _check.refuse(f"{path} is truncated or damaged: {what}{more}.")
+
+
+class Source:
+    """The open file behind mapped codes. Reading a map past the end of its file ends the process,
+    so ``check`` is called before each search."""
+
+    def __init__(self, handle: int, path: str | os.PathLike[str], head: bytes, end: int) -> None:
+        self._handle, self._path, self._head, self._end = os.dup(handle), path, head, end
+
+    def check(self) -> None:
+        """Refuse a file that was cut short or overwritten since it was opened."""
+        if not hasattr(os, "pread"):  # Windows, where nobody can cut a mapped file
+            return
+        same = os.pread(self._handle, SIZE, 0) == self._head
+        if not same or os.fstat(self._handle).st_size < self._end:
+            _check.refuse(
+                f"{self._path} was cut short or overwritten while it was open: open it again. A "
+                "new file takes its place safely by mv, not by cp."
+            )
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            os.close(self._handle)
+
+
+@dataclass(frozen=True, eq=False)
+class Body:
+    """What a file held when it was last written whole."""
+
+    header: Header
+    state: Snapshot
+    source: Source | None = None
 
 
 def read_header(data: bytes, size: int, path: str | os.PathLike[str]) -> Header:
     if data[:8] != MAGIC:
         _check.refuse(f"{path} is not a rankbits index file.")
     if len(data) < SIZE:
-        damaged(path, "its header is not whole")
+        refuse_damaged(path, "its header is not whole")
     if struct.unpack_from("<I", data, SIZE - 4)[0] != zlib.crc32(data[: SIZE - 4]):
-        damaged(path, "the checksum of its header does not match")
+        refuse_damaged(path, "the checksum of its header does not match")
     _, version, *facts = HEAD.unpack_from(data)
     if version not in (VERSION, WITH_FACTS):
         _check.refuse(
             f"{path} has layout {version}; this version of rankbits reads {VERSION} and "
             f"{WITH_FACTS}."
         )
-    found = Header(*facts)
+    header = Header(*facts)
     unused = data[56:124] if version == VERSION else data[68:124]
-    if not 1 <= found.bits <= MOST_BITS or found.kind > STRINGS or any(unused):
-        damaged(path, "its header says what no index can be")
-    if (found.text and found.kind != STRINGS) or (found.first and found.kind) or found.end > size:
-        damaged(path, "it is shorter than its header says")
-    return found
+    if not 1 <= header.bits <= MOST_BITS or header.kind > STRINGS or any(unused):
+        refuse_damaged(path, "its header says what no index can be")
+    wrong = (header.text and header.kind != STRINGS) or (header.first and header.kind)
+    if wrong or header.end > size:
+        refuse_damaged(path, "it is shorter than its header says")
+    return header
 
 
 def read_body(
-    source: IO[bytes], path: str | os.PathLike[str], verify: bool
-) -> tuple[Header, Snapshot]:
-    """The header and the codes and ids, mapped; ``verify`` compares the checksums."""
+    source: IO[bytes], path: str | os.PathLike[str], *, verify: bool = True, mapped: bool = False
+) -> Body:
+    """The header, codes and ids of an open file. ``verify`` compares the checksum of the codes.
+    Bodies of more than ``IN_MEMORY`` bytes are mapped, smaller ones where ``mapped`` says so."""
     size = os.fstat(source.fileno()).st_size
     source.seek(0)
-    header = read_header(source.read(SIZE), size, path)
+    head = source.read(SIZE)
+    header = read_header(head, size, path)
     if not header.rows and not header.facts:
-        return header, Snapshot(header.bits)
-    mapped = mmap.mmap(source.fileno(), header.end, access=mmap.ACCESS_READ)
-    view = memoryview(mapped)
+        return Body(header, Snapshot(header.bits))
+    kept = None
+    if mapped or header.end > IN_MEMORY:
+        kept = Source(source.fileno(), path, head, header.end)
+        view = memoryview(mmap.mmap(source.fileno(), header.end, access=mmap.ACCESS_READ))
+    else:
+        view = _read_all(source, header.end, path)
     codes, ids = view[SIZE : header.codes_end], view[header.codes_end : header.ids_end]
     if zlib.crc32(ids) != header.ids_crc or any(view[header.facts_end :]):
-        damaged(path, "the checksum of its ids does not match")
+        refuse_damaged(path, "the checksum of its ids does not match", repair=True)
     facts = _facts(bytes(view[header.ids_end : header.facts_end]), header, path)
     if not header.rows:
-        return header, Snapshot(header.bits, facts=facts)
+        return Body(header, Snapshot(header.bits, facts=facts))
     if verify and zlib.crc32(codes) != header.codes_crc:
-        damaged(path, "the checksum of its codes does not match")
+        refuse_damaged(path, "the checksum of its codes does not match", repair=True)
     words = np.frombuffer(codes, np.uint64).reshape(-1, header.rows)
     if header.bits % 64 and (words[-1] & pad_bits(header.bits)).any():
-        damaged(path, "bits are set past the end of a code")
+        refuse_damaged(path, "bits are set past the end of a code")
     try:
         column = decode(header.kind, header.first, header.rows, ids)
     except ValueError:
-        damaged(path, "its ids cannot be read")
+        refuse_damaged(path, "its ids cannot be read")
     if not column.distinct():
-        damaged(path, "it holds an id twice")
-    segment = Segment(Words(words, header.bits), column, mapped=True)
-    return header, Snapshot(header.bits, (segment,), facts)
+        refuse_damaged(path, "it holds an id twice")
+    segment = Segment(Words(words, header.bits), column, mapped=kept is not None)
+    return Body(header, Snapshot(header.bits, (segment,), facts), kept)
+
+
+def _read_all(source: IO[bytes], size: int, path: str | os.PathLike[str]) -> memoryview:
+    data = np.empty(size, np.uint8)
+    source.seek(0)
+    if source.readinto(data.data) < size:  # type: ignore[attr-defined]
+        refuse_damaged(path, "it became shorter while it was read")
+    data.flags.writeable = False
+    return data.data
 
 
 def _facts(data: bytes, header: Header, path: str | os.PathLike[str]) -> dict[str, str]:
@@ -156,7 +207,7 @@ def _facts(data: bytes, header: Header, path: str | os.PathLike[str]) -> dict[st
             raise ValueError
         return read_facts(data.decode("ascii")) if data else {}
     except (ValueError, RecursionError):
-        damaged(path, "what it says of its encoder cannot be read")
+        refuse_damaged(path, "what it says of its encoder cannot be read")
 
 
 def pad_bits(bits: int) -> np.uint64:
@@ -197,36 +248,32 @@ def write_body(file: IO[bytes], state: Snapshot) -> Header:
     return header
 
 
-def failing(path: str | os.PathLike[str], error: OSError) -> NoReturn:
-    reason = os.strerror(error.errno) if error.errno else str(error)
-    _check.refuse(f"Cannot write {path}: {reason}; what was there before is whole.")
-
-
 def replace_whole(
-    path: str | os.PathLike[str], state: Snapshot, keep: Callable[[int], object] | None = None
+    path: str | os.PathLike[str],
+    state: Snapshot,
+    keep: Callable[[int], object] | None = None,
+    *,
+    replace: bool = True,
 ) -> Header:
     """Put a file of ``state`` in the place of ``path`` in one step. ``keep`` is called with the
     handle of the new file before it takes its place, while nobody else can know it."""
-    made: list[Header] = []
+    headers: list[Header] = []
 
     def write(file: IO[bytes]) -> None:
-        made.append(write_body(file, state))
+        headers.append(write_body(file, state))
         if keep is not None:
             file.flush()
             keep(file.fileno())
 
-    try:
-        write_whole(path, write)
-    except OSError as error:
-        failing(path, error)
-    return made[0]
+    write_whole(path, write, replace=replace)
+    return headers[0]
 
 
 def save(path: str | os.PathLike[str], state: Snapshot) -> None:
     """What ``HammingIndex.save`` does; a file that another process writes to is left alone."""
-    handle = lock.taken(path) if Path(path).exists() else None
+    handle = lock.open_locked(path) if Path(path).exists() else None
     try:
         replace_whole(path, state)
     finally:
         if handle is not None:
-            lock.released(handle)
+            lock.release(handle)

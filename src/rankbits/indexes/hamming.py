@@ -22,6 +22,8 @@ from rankbits.types import Codes, Questions, Results
 if TYPE_CHECKING:
     from typing import Self
 
+    from rankbits.indexes.file import Source
+
 
 class HammingIndex(Index):
     """Codes in memory, searched exactly: by distance, ties by order of insertion.
@@ -46,6 +48,7 @@ class HammingIndex(Index):
     """
 
     device: str | None = None
+    _source: Source | None = None  # the file of codes that are mapped
 
     def __init__(self, bits: int, device: str | None = None) -> None:
         self.device = device
@@ -61,6 +64,8 @@ class HammingIndex(Index):
 
     def _now(self) -> Snapshot:
         """What the index holds at this moment; it never changes."""
+        if self._source is not None:
+            self._source.check()
         return self._state
 
     def snapshot(self) -> Snapshot:
@@ -133,7 +138,8 @@ class HammingIndex(Index):
         def find(queries: Codes | LaidOut, count: int) -> Results:
             return self._scan(state, queries, count, among)
 
-        return search_questions(questions, k, find, state.codes, precision, shortlist)
+        lengths_of = state.inverse_lengths  # the scan makes them, and the order uses them again
+        return search_questions(questions, k, find, state.codes, precision, shortlist, lengths_of)
 
     def _scan(self, state: Snapshot, queries: Codes | LaidOut, k: int, among: Any) -> Results:
         allowed = self._candidates(state, among, len(queries))
@@ -168,7 +174,6 @@ class HammingIndex(Index):
 
     @property
     def has_string_ids(self) -> bool | None:
-        """Whether ids are strings; None while the index is empty and may become either."""
         return self._now().strings
 
     @property
@@ -192,17 +197,18 @@ class HammingIndex(Index):
 
     @staticmethod
     def open(path: str | os.PathLike[str], *, verify: bool = True) -> HammingIndex:
-        """Read what ``save`` or a ``FileIndex`` wrote; codes stay in the file, mapped.
+        """Read what ``save`` or a ``FileIndex`` wrote; codes of more than 256 MiB stay in the file,
+        mapped.
 
-        What is added or removed later is in memory only. ``verify=False`` does not read the codes
-        to compare their checksum, so that opening costs the same for any size.
+        What is added or removed later is in memory only. ``verify=False`` maps any file and does
+        not compare the checksum of the codes, so that opening costs the same for any size.
         """
-        from rankbits.indexes.journal import read
+        from rankbits.indexes.journal import read_index
 
-        state = read(path, verify=verify)[0]
-        made = HammingIndex(state.bits)
-        made._state = state
-        return made
+        contents = read_index(path, verify=verify)
+        index = HammingIndex(contents.state.bits)
+        index._state, index._source = contents.state, contents.source
+        return index
 
 
 def _own(codes: Codes) -> np.ndarray:

@@ -60,11 +60,6 @@ class Index(abc.ABC):
         """The encoder whose codes these are; None where it is not known."""
         return self.facts.get("fingerprint")
 
-    @property
-    def has_string_ids(self) -> bool | None:
-        """Whether ids are strings; None while the index is empty and may become either."""
-        return None
-
     @abc.abstractmethod
     def add(self, codes: Codes, ids: Any = None) -> Self:
         """Remember ``codes`` under ``ids`` (n,), no id twice in one call; returns self.
@@ -94,9 +89,11 @@ class Index(abc.ABC):
         only ids that may be found; unknown ones are ignored.
 
         Of questions only: ``precision`` "int4", "int8" or "float" is that of their weights in a
-        scan. ``shortlist=n`` scans by Hamming distance for the n nearest, at least k, and orders
-        these by the float weights; equal distances keep the order of the shortlist. An engine that
-        cannot scan by weights always uses a shortlist, of max(20 k, 200) where none is given.
+        scan; where questions have a decoder, the scan lists max(20 k, 200) codes, and the nearest
+        of these are found by decoding them. ``shortlist=n`` lists the n nearest, at least k, by
+        Hamming distance, and orders these by the definition of ``Questions``; equal distances keep
+        the order of the list. An engine that cannot scan by weights always lists by Hamming
+        distance, max(20 k, 200) codes where no shortlist is given.
         """
         asked, k = self._queries(queries), check_k(k)
         precision = check_precision(precision)
@@ -136,6 +133,11 @@ class Index(abc.ABC):
     @abc.abstractmethod
     def count(self) -> int:
         """How many codes are remembered."""
+
+    @property
+    def has_string_ids(self) -> bool | None:
+        """Whether ids are strings; None while the index is empty and may become either."""
+        return None
 
     def _to_codes(self, value: Any) -> Codes:
         """``Codes`` of this index's encoder; other inputs go through the encoder."""

@@ -4,21 +4,26 @@ It stands in the same file, not in a neighbour, so that one rename replaces both
 pair a body with the journal of another. A record begins at a multiple of 32 bytes:
 
 ```
-  0   4  "RBJ1"
+  0   4  "RBJ2"
   4   4  uint32  1 add, 2 remove
   8   8  uint64  bytes of the payload
  16   4  uint32  crc32 of the payload
- 20   8  zero
+ 20   4  uint32  salt: drawn at random for each journal, the same in all its records
+ 24   4  uint32  number of the record, from 1
  28   4  uint32  crc32 of bytes 0 to 27
  32      payload: uint32 how ids stand, uint32 zero, uint64 rows, int64 first id, uint64 bytes of
          all strings; where codes are added rows x ceil(bits / 8) bytes; the ids as in the body
-...      zero, then 8 bytes "written.", which end at a multiple of 32
+...      zero, then 8 bytes that end at a multiple of 32: zero until the record is on the disk, then
+         "kept" and the salt
 ```
 
-A record is acknowledged once it is on the disk, and the next is begun after that, so only the last
-one can be torn: shorter than it says, or zero where a sector never reached the disk. Such a tail is
-cut. Whole records that do not match their checksums are damage, and refused: what was acknowledged
-is never dropped in silence.
+A record is acknowledged once it is on the disk, and the next is begun after that. So what cannot
+be read is an unfinished end, which nobody was promised, unless a record of a higher number or the
+mark of a kept one stands behind it. That is damage in the middle, and refused; ``repair`` writes a
+new file of all that can be read.
+
+Journals of earlier versions begin with "RBJ1": bytes 20 to 27 are zero, and the last 8 are
+"written.". They are read, and go on with records of this kind.
 """
 
 from __future__ import annotations
@@ -27,23 +32,25 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
 from rankbits import _check
-from rankbits.indexes.file import ALIGN, Header, damaged, read_body
+from rankbits.indexes.file import ALIGN, Header, Source, read_body, refuse_damaged
 from rankbits.indexes.ids import STRINGS, Column, decode, encode, encoded_size
 from rankbits.indexes.segments import Segment, Snapshot
 from rankbits.kernels import Words, words
 from rankbits.types import Codes
 
-MARK, END = b"RBJ1", b"written."
+FIRST, MARK = b"RBJ1", b"RBJ2"
+WRITTEN, KEPT = b"written.", b"kept"
 VERBS = {"add": 1, "remove": 2}
-HEAD = struct.Struct("<4sIQI8x")
+HEAD = struct.Struct("<4sIQIII")
 FACTS = struct.Struct("<IIQqQ")
+MOST_TRIED = 1000  # heads behind damage whose payload is read; a hostile file could have millions
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,48 +62,136 @@ class Record:
     packed: np.ndarray | None
 
 
-def record_bytes(verb: str, ids: Column, codes: Codes | None) -> bytes:
+@dataclass(frozen=True)
+class Head:
+    """The first 32 bytes of a record; ``number`` is 0 where an earlier version wrote it."""
+
+    verb: int
+    length: int
+    crc: int
+    salt: int
+    number: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole record."""
+        return ALIGN + -(-(self.length + len(WRITTEN)) // ALIGN) * ALIGN
+
+
+@dataclass
+class Journal:
+    """What was read: the records in order, and where the next one goes."""
+
+    end: int
+    records: list[Record] = field(default_factory=list)
+    salt: int | None = None  # None while no record has one
+    number: int = 0  # of the last record
+    kept: bool = True  # whether the last record is marked as kept
+
+
+def record_bytes(verb: str, ids: Column, codes: Codes | None, salt: int, number: int) -> bytes:
+    """A record as it is first written, without its mark."""
     kind, first, parts = encode(ids)
     text = len(parts[1]) if kind == STRINGS else 0
     rows = b"" if codes is None else codes.packed.tobytes()
     payload = b"".join([FACTS.pack(kind, 0, len(ids), first, text), rows, *parts])
-    head = HEAD.pack(MARK, VERBS[verb], len(payload), zlib.crc32(payload))
-    filling = bytes(-(len(payload) + len(END)) % ALIGN)
-    return b"".join([head, struct.pack("<I", zlib.crc32(head)), payload, filling, END])
+    head = HEAD.pack(MARK, VERBS[verb], len(payload), zlib.crc32(payload), salt, number)
+    sealed = head + struct.pack("<I", zlib.crc32(head)) + payload
+    return sealed + bytes(len(WRITTEN) + -(len(sealed) + len(WRITTEN)) % ALIGN)
 
 
-def records(
-    source: IO[bytes], header: Header, path: str | os.PathLike[str]
-) -> Iterator[tuple[int, Record]]:
-    """Each whole record with where it ends; stops before a torn tail."""
-    size, at = os.fstat(source.fileno()).st_size, header.end
-    source.seek(at)
-    while size - at >= ALIGN:
-        head = source.read(ALIGN)
-        if not any(head):
-            return
-        mark, verb, length, crc = HEAD.unpack_from(head)
-        sound = struct.unpack_from("<I", head, 28)[0] == zlib.crc32(head[:28])
-        if not sound or mark != MARK or verb not in VERBS.values() or any(head[20:28]):
-            damaged(path, f"the journal has no record at byte {at:,}")
-        rest = length + len(END) + -(length + len(END)) % ALIGN
-        if at + ALIGN + rest > size:
-            return
-        body = source.read(rest)
-        if not any(body[-len(END) :]):
-            return
-        payload = memoryview(body)[:length]
-        tail = bytes(rest - length - len(END)) + END
-        if zlib.crc32(payload) != crc or body[length:] != tail:
-            damaged(path, f"the checksum of the journal's record at byte {at:,} does not match")
-        at += ALIGN + rest
-        try:
-            yield at, _parsed(verb, payload, header.bits)
-        except (ValueError, struct.error):
-            damaged(path, f"the journal's record at byte {at:,} says what nobody wrote")
+def kept_mark(salt: int) -> bytes:
+    return KEPT + struct.pack("<I", salt)
 
 
-def _parsed(verb: int, payload: memoryview, bits: int) -> Record:
+def parse_head(data: bytes) -> Head | None:
+    """The head that these 32 bytes are; None where they are none."""
+    if len(data) < ALIGN or struct.unpack_from("<I", data, 28)[0] != zlib.crc32(data[:28]):
+        return None
+    mark, *rest = HEAD.unpack_from(data)
+    head = Head(*rest)
+    known = head.number > 0 if mark == MARK else mark == FIRST and not head.number + head.salt
+    return head if known and head.verb in VERBS.values() else None
+
+
+def read_journal(data: bytes, header: Header) -> tuple[Journal, list[str]]:
+    """The whole records in ``data``, what follows the body, and the names of those that are missing
+    between them or were acknowledged and are not whole."""
+    journal, at, missing = Journal(header.end), 0, []
+    while at < len(data):
+        head = parse_head(data[at : at + ALIGN])
+        rest = data[at + ALIGN : at + head.size] if head is not None else b""
+        if head is not None and follows(head, journal) and is_whole(head, rest):
+            at += head.size
+            journal.end, journal.number = header.end + at, head.number or journal.number + 1
+            journal.kept = not head.number or rest[-len(WRITTEN) :] == kept_mark(head.salt)
+            journal.salt = head.salt if head.number else journal.salt
+            try:
+                journal.records.append(_parse(head, rest, header.bits))
+            except ValueError:
+                missing.append(
+                    f"record {journal.number} of the journal, before byte {journal.end:,}"
+                )
+            continue
+        for step, head in islice(find_heads(data[at:], journal), MOST_TRIED):
+            if is_whole(head, data[at + step + ALIGN : at + step + head.size]):
+                break
+        else:
+            head = None
+        start = header.end + at
+        if head is None:
+            if find_kept(data[at:], journal):
+                missing.append(f"the journal from byte {start:,} on")
+            break
+        first, last = journal.number + 1, max(journal.number, head.number - 1)
+        names = f"record {first}" if last <= first else f"records {first} to {last}"
+        journal.number = last
+        missing.append(f"{names} of the journal, bytes {start:,} to {start + step - 1:,}")
+        at += step
+    return journal, missing
+
+
+def follows(head: Head, journal: Journal) -> bool:
+    """Whether a record is the next one of a journal."""
+    if not head.number:
+        return journal.salt is None
+    return head.number == journal.number + 1 and journal.salt in (None, head.salt)
+
+
+def is_whole(head: Head, rest: bytes | memoryview) -> bool:
+    """Whether ``rest``, what comes after the head, begins with all of the head's payload."""
+    whole = len(rest) >= head.size - ALIGN
+    return whole and zlib.crc32(memoryview(rest)[: head.length]) == head.crc
+
+
+def find_heads(rest: bytes, journal: Journal) -> Iterator[tuple[int, Head]]:
+    """Where in ``rest`` a record begins that came later than the journal's next one."""
+    blocks = np.frombuffer(rest, "<u4", len(rest) // ALIGN * (ALIGN // 4)).reshape(-1, 8)
+    marks = [int.from_bytes(mark, "little") for mark in (FIRST, MARK)]
+    for row in np.flatnonzero(np.isin(blocks[:, 0], marks)).tolist():
+        head = parse_head(rest[row * ALIGN : (row + 1) * ALIGN])
+        later = head is not None and (head.number > journal.number + 1 or (not head.number and row))
+        if head is not None and later and journal.salt in (None, head.salt):
+            yield row * ALIGN, head
+
+
+def find_kept(rest: bytes, journal: Journal) -> bool:
+    """Whether something in ``rest``, which begins where the next record should, was acknowledged:
+    a later record was begun, or a mark says so."""
+    if next(find_heads(rest, journal), None) is not None:
+        return True
+    if journal.salt is None:  # the mark of a first record, whose salt is not known
+        last = rest[-len(WRITTEN) :]
+        return len(rest) % ALIGN == 0 and (last == WRITTEN or last.startswith(KEPT))
+    blocks = np.frombuffer(rest, "<u8", len(rest) // ALIGN * (ALIGN // 8)).reshape(-1, 4)
+    mark = np.frombuffer(kept_mark(journal.salt), "<u8")[0]
+    return bool((blocks[:, 3] == mark).any())
+
+
+def _parse(head: Head, rest: bytes, bits: int) -> Record:
+    verb, payload = head.verb, memoryview(rest)[: head.length]
+    if len(payload) < FACTS.size:
+        raise ValueError
     kind, zero, rows, first, text = FACTS.unpack_from(payload)
     width = (bits + 7) // 8 if verb == VERBS["add"] else 0
     if kind > STRINGS or zero or rows == 0 or (text and kind != STRINGS) or (first and kind):
@@ -113,10 +208,10 @@ def _parsed(verb: int, payload: memoryview, bits: int) -> Record:
     return Record("add", ids, packed)
 
 
-def _runs(found: list[Record]) -> Iterator[list[Record]]:
+def _runs(records: list[Record]) -> Iterator[list[Record]]:
     """Records that follow each other, do the same and have ids of one kind: done in one step."""
     run: list[Record] = []
-    for record in found:
+    for record in records:
         if run and (run[0].verb, run[0].ids.strings) != (record.verb, record.ids.strings):
             yield run
             run = []
@@ -125,10 +220,12 @@ def _runs(found: list[Record]) -> Iterator[list[Record]]:
         yield run
 
 
-def replayed(state: Snapshot, found: list[Record]) -> Snapshot:
-    """The snapshot once all records are done; ValueError where they cannot have been."""
-    for run in _runs(found):
-        if run[0].verb == "remove" and sum(len(record.ids) for record in run) > state.count:
+def replay(state: Snapshot, records: list[Record], *, strict: bool = True) -> Snapshot:
+    """The snapshot once all records are done; ValueError where they cannot have been. ``strict``:
+    whether more ids may be removed than there are."""
+    for run in _runs(records):
+        removed = sum(len(record.ids) for record in run) if run[0].verb == "remove" else 0
+        if strict and removed > state.count:
             raise ValueError
         ids = np.concatenate([record.ids.all() for record in run])
         last = np.sort(_last(ids))  # an id added twice has its later code and its later place
@@ -138,8 +235,8 @@ def replayed(state: Snapshot, found: list[Record]) -> Snapshot:
         state = state.without(ids[last])
         if run[0].verb == "add":
             packed = np.concatenate([record.packed for record in run])[last]  # type: ignore[misc]
-            made = Words(words(Codes(packed, state.bits)).words, state.bits)
-            state = state.appended(Segment(made, Column(ids[last])))
+            added = Words(words(Codes(packed, state.bits)).words, state.bits)
+            state = state.appended(Segment(added, Column(ids[last])))
     return state
 
 
@@ -151,25 +248,33 @@ def _last(ids: np.ndarray) -> np.ndarray:
     return len(ids) - 1 - where
 
 
-def read(path: str | os.PathLike[str], *, verify: bool = True) -> tuple[Snapshot, Header, int]:
-    """Body and journal of a file: the snapshot, the header, and where the last record ends."""
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """All that an index file holds; ``source`` where its codes are mapped."""
+
+    state: Snapshot
+    header: Header
+    journal: Journal
+    source: Source | None
+
+
+def read_index(path: str | os.PathLike[str], *, verify: bool = True) -> Contents:
+    """Read the body and the journal of an index file."""
     if not Path(path).is_file():
         _check.refuse(f"{path} does not exist or is not a file.")
     try:
         with open(path, "rb") as source:
-            return read_from(source, path, verify=verify)
+            body = read_body(source, path, verify=verify, mapped=not verify)
+            # what is there now; a writer may be at work behind it
+            size = os.fstat(source.fileno()).st_size - body.header.end
+            source.seek(body.header.end)
+            journal, missing = read_journal(source.read(max(0, size)), body.header)
     except OSError as error:
         _check.refuse(f"Cannot read {path}: {os.strerror(error.errno or 0)}.")
-
-
-def read_from(
-    source: IO[bytes], path: str | os.PathLike[str], *, verify: bool = True
-) -> tuple[Snapshot, Header, int]:
-    header, state = read_body(source, path, verify)
-    end, found = header.end, []
-    for end, record in records(source, header, path):  # noqa: B007
-        found.append(record)
+    if missing:
+        refuse_damaged(path, f"{missing[0]} cannot be read", repair=True)
     try:
-        return replayed(state, found), header, end
+        state = replay(body.state, journal.records)
     except ValueError:
-        damaged(path, "the journal does what no index can do")
+        refuse_damaged(path, "the journal does what no index can do")
+    return Contents(state, body.header, journal, body.source)

@@ -1,7 +1,8 @@
 """One writer at a time: a lock on the index file itself, which ends with the process that holds it.
 
 A file may be put in the place of a locked one, so whoever has locked looks whether the name still
-means the file, and a new file is locked before it takes the name.
+means the file, and a new file is locked before it takes the name. A forked child shares its
+parent's lock and could end it; it closes the handles it inherited, and must open the index itself.
 """
 
 from __future__ import annotations
@@ -11,30 +12,49 @@ from pathlib import Path
 
 from rankbits import _check
 
+try:
+    import fcntl  # here, not where it is used: nothing can be imported while Python ends
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
-def hold(handle: int) -> bool:
+_held: set[int] = set()
+
+
+def _close_in_child() -> None:
+    while _held:
+        os.close(_held.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_child)
+
+
+def hold(handle: int, path: str | os.PathLike[str]) -> bool:
     """Lock an open file for writing; False where another holds it."""
-    try:
-        import fcntl
-    except ImportError:
+    if fcntl is None:
         _check.refuse("Writing to an index file needs a system with file locks (flock).")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        _check.refuse(f"Cannot lock {path}: {reason}; an index is written on a disk with locks.")
+    _held.add(handle)
     return True
 
 
-def released(handle: int) -> None:
-    """Unlock and close. A map of the file holds a copy of the handle, and with it the lock, so that
-    closing alone would not end it."""
-    import fcntl
+def release(handle: int) -> None:
+    """Unlock and close. A process forked by others than Python may hold a copy of the handle, and
+    with it the lock, so that closing alone would not end it."""
+    _held.discard(handle)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_UN)
+    finally:
+        os.close(handle)
 
-    fcntl.flock(handle, fcntl.LOCK_UN)
-    os.close(handle)
 
-
-def named(handle: int, path: str | os.PathLike[str]) -> bool:
+def is_at(handle: int, path: str | os.PathLike[str]) -> bool:
     """Whether ``path`` is the name of the open file."""
     try:
         return os.path.samestat(os.fstat(handle), os.stat(path))
@@ -42,7 +62,7 @@ def named(handle: int, path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def taken(path: str | os.PathLike[str]) -> int:
+def open_locked(path: str | os.PathLike[str]) -> int:
     """The handle of an existing file, open for reading and writing and locked."""
     while True:
         if not Path(path).is_file():
@@ -51,11 +71,15 @@ def taken(path: str | os.PathLike[str]) -> int:
             handle = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
         except OSError as error:
             _check.refuse(f"Cannot write {path}: {os.strerror(error.errno or 0)}.")
-        if not hold(handle):
+        try:
+            if not hold(handle, path):
+                _check.refuse(
+                    f"{path} is open for writing elsewhere: one writer at a time (mode='r' reads "
+                    "it)."
+                )
+        except BaseException:
             os.close(handle)
-            _check.refuse(
-                f"{path} is open for writing elsewhere: one writer at a time (mode='r' reads it)."
-            )
-        if named(handle, path):
+            raise
+        if is_at(handle, path):
             return handle
-        released(handle)
+        release(handle)

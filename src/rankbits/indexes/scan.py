@@ -23,7 +23,6 @@ from rankbits.kernels import (
 )
 from rankbits.types import Codes, Results
 
-MANY = 16  # lengths are made for some rows alone where they are fewer than one in so many
 GATHER = 64  # rows scanned in the time that one row out of order is gathered
 
 
@@ -66,10 +65,6 @@ def _of_rows(rows: np.ndarray, segment: Segment, queries: int) -> np.ndarray:
     return mask
 
 
-def _gathered(segment: Segment, rows: np.ndarray) -> Words:
-    return Words(np.ascontiguousarray(segment.words.words[:, rows]), segment.words.bits)
-
-
 def _all_topk(
     queries: Words | LaidOut, segment: Segment, k: int, device: str | None = None
 ) -> Results:
@@ -84,13 +79,13 @@ def _all_topk(
 
 def _rows_topk(queries: Words | LaidOut, segment: Segment, k: int, rows: np.ndarray) -> Results:
     """The nearest of some rows."""
-    block = _gathered(segment, rows)
+    block = segment.gather(rows)
     if isinstance(queries, Words):
         found = hamming_topk(queries, block, k)
     else:
         inverses = None
-        if queries.decoder is not None and MANY * len(rows) > len(segment.words):
-            inverses = segment.inverse_lengths(queries.decoder)[rows]
+        if queries.decoder is not None:
+            inverses = segment.inverse_lengths_at(queries.decoder, rows)
         found = question_topk(queries, block, k, inverses=inverses)
     return Results(rows[found.ids], found.distances)
 
@@ -164,7 +159,7 @@ def _near(
     gather = rows is not None and rows.dtype != bool
     found = None if gather else segment.buckets.within(queries, radius)
     if found is None:
-        block = _gathered(segment, rows) if gather else segment.words  # type: ignore[arg-type]
+        block = segment.gather(rows) if gather else segment.words  # type: ignore[arg-type]
         seen = hamming_within(queries, block, radius)
         assert seen.offsets is not None
         owner = np.repeat(np.arange(len(queries)), np.diff(seen.offsets))

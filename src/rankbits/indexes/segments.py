@@ -22,6 +22,7 @@ from rankbits.types import Codes, Decoder
 
 MOST_BITS = 1 << 20  # of a code
 STEP = 4  # a segment is merged with one up to this many times as long
+MANY = 16  # lengths are made for some rows alone where they are fewer than one in so many
 SHORT = 4096  # rows that are merged without asking: copying them costs less than another segment
 
 
@@ -63,9 +64,23 @@ class Segment:
         kept = self.inverses.get(key)
         if kept is None:
             kept = decoder, inverse_lengths(decoder, self.on(device))
-            self.inverses.clear()
+            for other in list(self.inverses):
+                if other[0] != decoder.digest:
+                    self.inverses.pop(other, None)
             self.inverses[key] = kept
         return kept[1]
+
+    def inverse_lengths_at(self, decoder: Decoder, rows: np.ndarray) -> np.ndarray:
+        """1 / length of some rows, float32 (n,): those of all where they are at hand, or rows so
+        many that it pays to make them."""
+        kept = self.inverses.get((decoder.digest, None))
+        if kept is None and MANY * len(rows) <= len(self.words):
+            return inverse_lengths(decoder, self.gather(rows))
+        return (self.inverse_lengths(decoder) if kept is None else kept[1])[rows]
+
+    def gather(self, rows: np.ndarray) -> Words:
+        """The words of some rows, side by side."""
+        return Words(np.ascontiguousarray(self.words.words[:, rows]), self.words.bits)
 
     def find(self, wanted: np.ndarray) -> np.ndarray:
         """The living row of each id, -1 where there is none."""
@@ -161,6 +176,16 @@ class Snapshot:
             missing &= ~here
         if missing.any():
             _check.refuse(f"This index does not hold id {wanted.tolist()[missing.argmax()]!r}.")
+
+    def inverse_lengths(self, decoder: Decoder, wanted: np.ndarray) -> np.ndarray:
+        """1 / length of the codes of the ``wanted`` ids, all of them here, float32 (n,)."""
+        out = np.empty(len(wanted), np.float32)
+        for segment in self.segments:
+            rows = segment.find(wanted)
+            here = rows >= 0
+            once, places = np.unique(rows[here], return_inverse=True)
+            out[here] = segment.inverse_lengths_at(decoder, once)[places]
+        return out
 
     def present(self, ids: np.ndarray) -> np.ndarray:
         """Those of ``ids``, none twice, that are here."""

@@ -13,7 +13,7 @@ from rankbits.kernels.codes import (
     hamming_within,
     words,
 )
-from rankbits.kernels.histogram import SKIP, Pairs, soft_counts, soft_counts_backward
+from rankbits.kernels.histogram import SKIP, Pairs, Setting, histogram_loss
 from rankbits.kernels.questions import (
     LaidOut,
     check_precision,
@@ -22,22 +22,25 @@ from rankbits.kernels.questions import (
     order_rows,
     question_topk,
 )
+from rankbits.kernels.rows import scale_rows, scale_rows_backward
 
 __all__ = [
     "SKIP",
     "LaidOut",
     "Pairs",
+    "Setting",
     "Words",
     "check_precision",
     "hamming",
     "hamming_counts",
     "hamming_topk",
     "hamming_within",
+    "histogram_loss",
     "inverse_lengths",
     "lay_out",
     "order_rows",
     "question_topk",
-    "soft_counts",
-    "soft_counts_backward",
+    "scale_rows",
+    "scale_rows_backward",
     "words",
 ]

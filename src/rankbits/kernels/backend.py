@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import importlib.util
 import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 from typing import Any, TypeVar
 
 import torch
@@ -26,6 +29,13 @@ def chosen(natural: str) -> str:
     return _check.choice("RANKBITS_BACKEND", forced, BACKENDS) if forced else natural
 
 
+@functools.cache
+def load(name: str, room: str) -> ModuleType:
+    """The module of this name in a backend's room; asked for in every call of a loss."""
+    return importlib.import_module(f"rankbits.kernels.{name}.{room}")
+
+
+@functools.cache
 def has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 

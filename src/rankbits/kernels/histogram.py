@@ -1,20 +1,28 @@
-"""Soft histograms of pairwise distances, and their gradient, in memory linear in the batch.
+"""Losses over soft histograms of pairwise distances, and their gradient, in linear memory.
 
 With products p = x . y of rows of equal scale r (r = 1 for unit rows, b for b relaxed bits), the
 distance in units of the bin width is t = (bins / 2) (1 - p / r), between 0 and bins. An item at t
 gives 1 - w to bin floor(t) and w = t - floor(t) to the next: FastAP Eq. 15, TALR Eq. 14.
 
+A loss of a query is a closed formula of its counts, and so are its slopes: with c_l all items and
+g_l the gains of bin l, A_l and P_l their sums over the bins before, a quality Q = sum of
+F(g_l, c_l, P_l, A_l) has dQ/dg_l = F_g at l + sum over k > l of F_P at k, and dQ/dc_l likewise by
+F_c and F_A. Every item touches two bins, so the slope of its distance is the difference of two
+such numbers: nothing of size (bins x M x N) exists in either direction.
+
 The (M, N) products are made a few rows at a time by torch's own matrix product, so their precision
-is the user's setting, and are thrown away; the backward pass makes them again (a batch so small
+is the user's setting, and are thrown away; for the gradient they are made again (a batch so small
 that its products are a matter of megabytes keeps them). What is left to a backend is what is not a
-matrix product: counting a tile, and turning a tile of products into a tile of slopes. Every item
-touches two bins, so its slope is the difference of two gradients: nothing of size (bins x M x N)
-exists in either direction.
+matrix product: ``judge`` goes from a tile of products to the losses of its queries and their
+slopes, ``spread`` from slopes to a tile of derivatives by each product.
+
+The gradient is found together with the loss, where it is needed at all: a loss is one number, so
+all that is left to the backward pass is to multiply. On a GPU that pass runs in another thread,
+where the same work takes longer than here.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
@@ -26,43 +34,87 @@ from rankbits.kernels import backend
 SKIP = 255  # the grade of a pair that is not counted, such as an item with itself
 CELLS = {"cpu": 1 << 21, "cuda": 1 << 25}  # numbers in a tile
 LEAST_ROWS = 64
-KEEP = 1 << 22  # products kept for the backward pass where a batch has no more: 16 MB, a constant
+KEEP = 1 << 22  # products kept for the gradient where a batch has no more: 16 MB, a constant
+FORMULAS = (
+    "fastap",
+    "ap-simple",
+    "ap-relaxed",
+    "ap-exact",
+    "ndcg-simple",
+    "ndcg-relaxed",
+    "ndcg-exact",
+    "mihash",
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
     """How the pairs of a tile are graded: ``grades()`` is uint8 (m, N), ``SKIP`` where not counted.
 
-    ``classes`` says the same where it can be said in little: (left (m,), right (N,), own (m,)),
-    grade 1 where left equals right, and the pair (i, own[i]) skipped, none for -1. A backend may
-    use either.
+    ``classes`` says the same where it can be said in little: (left (m,), right (N,)), grade 1
+    where left equals right. ``own`` is the column that row i skips: ``own + i`` for a whole number,
+    ``own[i]`` for a tensor (m,), none for -1 or None. A backend may use either.
     """
 
     grades: Callable[[], torch.Tensor]
-    classes: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None
+    classes: tuple[torch.Tensor, torch.Tensor] | None = None
+    own: torch.Tensor | int | None = None
 
 
 Tiles = Callable[[int, int], Pairs]
 """``tiles(start, stop)``: the pairs of these rows with every column."""
 
 
-def _module(x: torch.Tensor) -> ModuleType:
-    """Triton computes in float32 only; float64 on a GPU, and other devices, take the definition."""
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """Which loss: ``formula`` of ``FORMULAS``, over ``levels`` grades and ``bins`` + 1 centres.
+
+    ``gains`` (levels,) float64 are those of NDCG; None for two grades, where a gain cancels.
+    ``scale`` is the greatest product of two rows.
+    """
+
+    formula: str
+    levels: int
+    bins: int
+    scale: int
+    gains: torch.Tensor | None = None
+
+    @property
+    def unit(self) -> float:
+        """The derivative of t by a product."""
+        return -self.bins / (2 * self.scale)
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Losses of queries: ``values`` (2, m) float64, the loss and whether it counts; ``slopes``."""
+
+    values: torch.Tensor
+    slopes: torch.Tensor
+
+    def take(self, start: int, stop: int) -> Judged:
+        if stop - start == self.slopes.shape[0]:
+            return self
+        return Judged(self.values[:, start:stop], self.slopes[start:stop])
+
+
+def _choose_module(x: torch.Tensor) -> ModuleType:
+    """Triton where there is CUDA and Triton; other devices than a CPU take the definition."""
     natural = {"cpu": "cpu", "cuda": "cuda"}.get(x.device.type, "reference")
-    if natural == "cuda" and (x.dtype != torch.float32 or not backend.has_triton()):
+    if natural == "cuda" and not backend.has_triton():
         natural = "reference"
     name = backend.chosen(natural)
     if (name == "cpu" and x.device.type != "cpu") or (name == "cuda" and natural != "cuda"):
         name = "reference"
-    return importlib.import_module(f"rankbits.kernels.{name}.histogram")
+    return backend.load(name, "histogram")
 
 
-def _tiles(
+def _make_tiles(
     x: torch.Tensor, y: torch.Tensor, whole: torch.Tensor | None
 ) -> Iterator[tuple[int, int, torch.Tensor]]:
     """(start, stop, products of x[start:stop] with all of y), in one piece of memory."""
     if whole is not None:
-        yield 0, len(x), whole
+        yield 0, whole.shape[0], whole
         return
     cells = CELLS.get(x.device.type, CELLS["cpu"])
     rows = min(len(x), max(LEAST_ROWS, cells // max(1, len(y))))
@@ -72,64 +124,45 @@ def _tiles(
         yield start, stop, torch.mm(x[start:stop], y.T, out=room[: stop - start])
 
 
-def soft_counts(
+def histogram_loss(
     x: torch.Tensor,
     y: torch.Tensor,
     pairs: Tiles,
-    levels: int,
-    bins: int,
-    scale: float,
-    keep: bool = False,
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Soft counts of rows of y by grade and distance, for each row of x: (M, levels, bins + 1).
-
-    x (M, dim) and y (N, dim) are float32 or float64 with products between -scale and scale. Counts
-    are float64, but float32 from Triton.
-    """
-    module = _module(x)
-    dtype = x.dtype if module.__name__.split(".")[-2] == "cuda" else torch.float64
-    counts = x.new_zeros(len(x), levels, bins + 1, dtype=dtype)
-    whole = x @ y.T if keep and len(x) * len(y) <= KEEP else None
-    for start, stop, products in _tiles(x, y, whole):
-        module.add_counts(products, pairs(start, stop), scale, counts[start:stop])
-    return counts, whole
-
-
-def soft_counts_backward(
-    x: torch.Tensor,
-    y: torch.Tensor,
-    pairs: Tiles,
-    gradient: torch.Tensor,
-    scale: float,
-    kept: torch.Tensor | None,
+    setting: Setting,
     *,
     to_x: bool,
     to_y: bool,
     same: bool,
-) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """Gradients at x and at y of ``sum(soft_counts * gradient)``; ``kept`` came with the counts.
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+    """The mean loss of the rows of x as queries of the rows of y, and its gradients at x and y.
+
+    x (M, dim) and y (N, dim) are float32 or float64 with products between -scale and scale. The
+    mean is over queries that have a neighbour (MIHash: and others), 0 where none has. A gradient
+    that is not asked for is None.
 
     ``same``: y is x and the grades are symmetric. Then slopes of a pair from both sides go into one
     tile, one product instead of two, and the whole gradient is returned for x.
     """
-    module = _module(x)
-    bins = gradient.shape[2] - 1
-    slopes = (gradient[:, :, 1:] - gradient[:, :, :-1]) * (-bins / (2 * scale))
-    slopes = slopes.to(x.dtype).contiguous()
-    # cell by cell, so that neighbouring items of a like distance are neighbours
-    both = None
-    if same:
-        both = slopes.new_zeros(slopes.shape[1] * bins + 1, len(x))  # the last is for skipped pairs
-        both[:-1] = slopes.flatten(1).T
+    module = _choose_module(x)
+    rows, columns, planes = x.shape[0], y.shape[0], module.count_planes(setting.levels)
+    judged = Judged(
+        x.new_empty(2, rows, dtype=torch.float64), x.new_empty(rows, planes, setting.bins)
+    )
+    backward = to_x or to_y
+    whole = torch.mm(x, y.t()) if backward and rows * columns <= KEEP else None
+    for start, stop, products in _make_tiles(x, y, whole):
+        module.judge(products, pairs(start, stop), setting, judged.take(start, stop))
+    loss, share = module.average(judged.values, x.dtype, alone=whole is None or not rows * columns)
+    if not backward:
+        return loss, None, None
+    both = module.turn(judged.slopes) if same else None
     at_x = torch.empty_like(x) if to_x else None
     at_y = torch.zeros_like(y) if to_y and not same else None
-    for start, stop, products in _tiles(x, y, kept):
-        tile = products if kept is None else torch.empty_like(products)
-        module.write_slopes(
-            products, pairs(start, stop), scale, bins, slopes[start:stop], both, tile
-        )
+    for start, stop, products in _make_tiles(x, y, whole):
+        part = judged.take(start, stop)
+        module.spread(products, pairs(start, stop), setting, part, both, loss, share)
         if at_x is not None:
-            torch.mm(tile, y, out=at_x[start:stop])
+            torch.mm(products, y, out=at_x if whole is not None else at_x[start:stop])
         if at_y is not None:
-            at_y.addmm_(tile.T, x[start:stop])
-    return at_x, at_y
+            at_y.addmm_(products.T, x[start:stop])
+    return loss, at_x, at_y

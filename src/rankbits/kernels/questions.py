@@ -32,7 +32,7 @@ class LaidOut:
     """Questions as kernels want them; rows can be taken out of them.
 
     ``planes`` (Q, P, W) and ``signs`` (Q, W) uint64, or None where the weights are asked as floats.
-    The distance is ``step`` x sum, and with a decoder (``slope`` x sum - ``base``) / length.
+    The distance is ``step`` x sum, and with a decoder (2 ``step`` x sum - ``base``) / length.
     """
 
     weights: np.ndarray
@@ -133,12 +133,13 @@ def question_topk(
     """The k nearest rows of the database for each question, by distance, then by row.
 
     ``ids`` (Q, k) int64 and ``distances`` (Q, k) float32; a database of fewer than k rows gives all
-    of them. ``inverses`` float32 (N,) are those of the rows' lengths, where they are at hand.
+    of them. With a decoder the distance is that of a scan, -(offset + <w, s>) / length;
+    ``inverses`` float32 (N,) are those of the rows' lengths, where they are at hand.
 
     >>> from rankbits import pack
-    >>> found = question_topk(Questions([[3, -1]]), pack([[-1, -1], [1, 1]]), k=2)
+    >>> found = question_topk(Questions([[7, -3]]), pack([[-1, -1], [1, 1]]), k=2)
     >>> found.ids, found.distances
-    (array([[1, 0]]), array([[1., 3.]], dtype=float32))
+    (array([[1, 0]]), array([[3., 7.]], dtype=float32))
     """
     asked = questions if isinstance(questions, LaidOut) else lay_out(questions, precision)
     right = words(database)
@@ -169,7 +170,7 @@ def order_rows(
     inverses: np.ndarray | None = None,
 ) -> np.ndarray:
     """Distances by the definition, float32 (Q, S), of question i to ``rows[i]`` of the database,
-    rows (Q, S). The same codes give the same digits, whatever else the database holds.
+    rows (Q, S). The same question and code give the same digits in any company.
 
     >>> from rankbits import pack
     >>> order_rows(Questions([[3, -1]]), pack([[-1, -1], [1, 1]]), np.array([[1, 0]]))
@@ -186,12 +187,11 @@ def order_rows(
     if inverses is None:
         inverses = inverse_lengths(questions.decoder, right)
     out = np.empty(rows.shape, np.float32)
-    centred = questions.vectors @ questions.decoder.centre  # type: ignore[operator]
     step = max(1, TABLES // (32 * right.bits))
     for start in range(0, len(questions), step):
         part = slice(start, start + step)
         tables = questions.decoder.byte_tables(questions.vectors[part])  # type: ignore[index]
-        sums = module.sums_of_rows(tables, right.words, rows[part]) + centred[part, None]
+        sums = module.sums_of_rows(tables, right.words, rows[part])
         out[part] = 1 - sums * inverses[rows[part]]
     return out
 
@@ -200,5 +200,4 @@ def inverse_lengths(decoder: Decoder, database: Words) -> np.ndarray:
     """1 / length of the embedding that each code of the database stands for, float32 (N,), on the
     CPU or the device it is on; 1 for a code that stands for zero."""
     _check.same_bits(decoder.bits, database.bits)
-    lengths = _module_where(database).lengths(decoder.atoms, decoder.centre, database.words)
-    return 1 / lengths
+    return 1 / _module_where(database).lengths(decoder.atoms, decoder.centre, database.words)

@@ -7,14 +7,7 @@ from typing import Any
 import torch
 
 from rankbits import _check
-from rankbits.losses.histogram import (
-    full_precision,
-    mean_loss,
-    outside_graphs,
-    rows_of_floats,
-    soft_histogram,
-)
-from rankbits.losses.relation import relate
+from rankbits.losses.histogram import find_loss, outside_graphs, rows_of_floats
 
 
 @outside_graphs
@@ -42,36 +35,12 @@ def fastap_loss(
     (tensor(0.), tensor(0.6522))
     """
     bins = _check.whole("bins", bins, 1)
-    with full_precision(embeddings if isinstance(embeddings, torch.Tensor) else torch.empty(0)):
-        x = _unit(rows_of_floats("embeddings", embeddings))
-        y = None
-        if database is not None:
-            y = _unit(rows_of_floats("database", database, x.shape[1]).to(x.dtype))
-        relation = relate(
-            len(x), len(x) if y is None else len(y), x.device,
-            labels=labels, database_labels=database_labels, affinity=affinity,
-            graded=False, same=y is None, self_rows=self_rows,
-        )  # fmt: skip
-        counts = soft_histogram(x, y, relation, bins, 1.0).double()
-        positive = counts[:, 1]
-        neighbours = positive.detach().sum(dim=1).round()
-        quality = _fastap(positive, counts.sum(dim=1), neighbours)
-        return mean_loss(quality, neighbours).to(x.dtype)
-
-
-def _fastap(positive: torch.Tensor, every: torch.Tensor, neighbours: torch.Tensor) -> torch.Tensor:
-    """(M,): (1/N+) sum of h+_j H+_j / H_j, Eq. 14."""
-    up_to, all_up_to = positive.cumsum(dim=1), every.cumsum(dim=1)
-    empty = all_up_to == 0
-    precision = torch.where(empty, 0, up_to) / torch.where(empty, 1, all_up_to)
-    return (positive * precision).sum(dim=1) / neighbours.clamp(min=1)
-
-
-def _unit(rows: torch.Tensor) -> torch.Tensor:
-    """Rows of length 1. A row of zeros stays zero, with gradient 0 rather than a huge one."""
-    norm = rows.norm(dim=1, keepdim=True)
-    alive = norm > torch.finfo(rows.dtype).tiny ** 0.5
-    return torch.where(alive | norm.isnan(), rows, 0) / torch.where(alive, norm, 1)
+    grading = {
+        "labels": labels, "database_labels": database_labels, "affinity": affinity,
+        "self_rows": self_rows,
+    }  # fmt: skip
+    x = rows_of_floats("embeddings", embeddings)
+    return find_loss("fastap", x, database, bins, None, grading)
 
 
 class FastAP(torch.nn.Module):
@@ -80,6 +49,8 @@ class FastAP(torch.nn.Module):
     >>> FastAP(bins=4)
     FastAP(bins=4)
     """
+
+    takes_database = True  # what the trainer may ask: losses/protocol.py
 
     def __init__(self, bins: int = 10) -> None:
         super().__init__()

@@ -1,8 +1,7 @@
-"""Soft histograms of pairwise distances per affinity grade, under autograd.
+"""Histogram losses under autograd: one node from embeddings to the loss, and one back.
 
-Everything a histogram loss needs of its batch: (M, grades, bins + 1) soft counts, differentiable
-at the embeddings on both sides, in memory linear in M. The losses themselves are short formulas
-over these.
+Everything that the losses over soft histograms share: they check their arguments, name a formula
+and call ``find_loss``, in memory linear in the batch.
 """
 
 from __future__ import annotations
@@ -10,67 +9,87 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import torch
 from torch.autograd.function import once_differentiable
 
 from rankbits import _check
-from rankbits.kernels import soft_counts, soft_counts_backward
-from rankbits.losses.relation import Relation
+from rankbits.kernels import Setting, histogram_loss, scale_rows, scale_rows_backward
+from rankbits.losses.relation import Relation, relate
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class _SoftHistogram(torch.autograd.Function):
+class _HistogramLoss(torch.autograd.Function):
+    """The loss and, where it is needed, its gradient; the backward pass multiplies that."""
+
     @staticmethod
     def forward(
         ctx: Any,
         x: torch.Tensor,
         y: torch.Tensor | None,
         relation: Relation,
-        bins: int,
-        scale: float,
+        setting: Setting,
+        alpha: float | None,
     ) -> torch.Tensor:
-        ctx.save_for_backward(x, y)
-        ctx.relation, ctx.scale = relation, scale
-        other = x if y is None else y
+        to_x, to_y = ctx.needs_input_grad[:2]
+        same = y is None and relation.symmetric
         with full_precision(x):
-            counts, ctx.kept = soft_counts(
-                x, other, relation.pairs, relation.levels, bins, scale,
-                keep=any(ctx.needs_input_grad),
+            rows = scale_rows(x, alpha)
+            others = rows if y is None else scale_rows(y, alpha)
+            loss, at_x, at_y = histogram_loss(
+                rows, others, relation.pairs, setting,
+                to_x=to_x, to_y=to_y or (to_x and y is None and not same), same=same,
             )  # fmt: skip
-        return counts
+            if y is None and at_x is not None and at_y is not None:
+                at_x, at_y = at_x.add_(at_y), None
+            if at_x is not None:
+                at_x = scale_rows_backward(at_x, x, rows, alpha)
+            if y is not None and at_y is not None:
+                at_y = scale_rows_backward(at_y, y, others, alpha)
+        ctx.save_for_backward(at_x, at_y)
+        return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        x, y = ctx.saved_tensors
-        other = x if y is None else y
-        same = y is None and ctx.relation.symmetric
-        with full_precision(x):
-            at_x, at_y = soft_counts_backward(
-                x, other, ctx.relation.pairs, gradient, ctx.scale, ctx.kept,
-                to_x=ctx.needs_input_grad[0],
-                to_y=ctx.needs_input_grad[1] or (y is None and not same),
-                same=same,
-            )  # fmt: skip
-        if y is None and not same:
-            assert at_x is not None and at_y is not None
-            return at_x + at_y, None, None, None, None
-        return at_x, at_y, None, None, None
+        at_x, at_y = ctx.saved_tensors
+        at_x = None if at_x is None else at_x * gradient
+        return at_x, None if at_y is None else at_y * gradient, None, None, None
 
 
-def soft_histogram(
-    x: torch.Tensor, y: torch.Tensor | None, relation: Relation, bins: int, scale: float
+def find_loss(
+    formula: str,
+    x: torch.Tensor,
+    database: torch.Tensor | None,
+    bins: int,
+    alpha: float | None,
+    grading: dict[str, Any],
 ) -> torch.Tensor:
-    """(M, grades, bins + 1) soft counts of the rows of y, or of x itself where y is None."""
-    return _SoftHistogram.apply(x, y, relation, bins, scale)
+    """The loss of this ``formula`` (``kernels.histogram.FORMULAS``) over rows tanh(alpha x), or x
+    of unit length where alpha is None; ``grading`` are arguments of ``relate``."""
+    y = database
+    if y is not None:
+        y = rows_of_floats("database", y, x.shape[1])
+        y = y if y.dtype == x.dtype else y.to(x.dtype)
+    rows, columns = x.shape[0], (x if y is None else y).shape[0]
+    with full_precision(x):
+        graded = formula.startswith("ndcg")
+        relation = relate(rows, columns, x.device, graded=graded, same=y is None, **grading)
+        gains = None if relation.values is None else torch.exp2(relation.values.double()) - 1
+    scale = 1 if alpha is None else x.shape[1]
+    setting = Setting(formula, relation.levels, bins, scale, gains)
+    if not torch.is_grad_enabled():  # a node cannot tell, and would find a gradient for nothing
+        x, y = x.detach(), None if y is None else y.detach()
+    return _HistogramLoss.apply(x, y, relation, setting, alpha)
 
 
-def full_precision(x: torch.Tensor) -> torch.autocast:
+def full_precision(x: torch.Tensor) -> AbstractContextManager[Any]:
     """Autocast off: counts and their gradients are float32 or better whatever the model runs in."""
-    return torch.autocast(x.device.type, enabled=False)
+    kind = x.device.type
+    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
 
 def outside_graphs(function: Function) -> Function:
@@ -101,11 +120,3 @@ def rows_of_floats(name: str, value: Any, dim: int | None = None) -> torch.Tenso
     if value.shape[1] == 0 or (dim is not None and value.shape[1] != dim):
         _check.refuse(f"{name} must have dim {dim or 'at least 1'}; got {value.shape[1]}.")
     return value if value.dtype in (torch.float32, torch.float64) else value.float()
-
-
-def mean_loss(quality: torch.Tensor, neighbours: torch.Tensor) -> torch.Tensor:
-    """1 - the mean quality of queries that have a neighbour; 0, with gradient 0, where none has."""
-    valid = neighbours > 0
-    count = valid.sum()
-    total = torch.where(valid, 1 - quality, quality * 0).sum()
-    return total / count.clamp(min=1)

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from rankbits import _check
-from rankbits.losses.histogram import full_precision, outside_graphs
-from rankbits.losses.talr import _counts, _device_of, _result_dtype
+from rankbits.losses.histogram import outside_graphs
+from rankbits.losses.talr import find_code_loss
 
 
 @outside_graphs
@@ -35,22 +35,10 @@ def mihash_loss(
     >>> mihash_loss(f, torch.tensor([0, 1, 0, 1, 0])).round(decimals=4)
     tensor(-0.1033)
     """
-    with full_precision(_device_of(activations)):
-        counts, _ = _counts(
-            activations, labels, alpha, bins, affinity, database, database_labels, self_rows,
-            graded=False,
-        )  # fmt: skip
-        sizes = counts.detach().sum(dim=2).round()
-        valid = (sizes > 0).all(dim=1)
-        joint = counts / sizes.sum(dim=1).clamp(min=1)[:, None, None]
-        prior = sizes / sizes.sum(dim=1, keepdim=True).clamp(min=1)
-        present = joint > 0
-        apart = (prior[:, :, None] * joint.sum(dim=1, keepdim=True)).expand_as(joint)
-        # an empty cell adds nothing, and no distance is near it
-        ratio = torch.where(present, joint, 1) / torch.where(present, apart, 1)
-        information = (joint * ratio.log()).sum(dim=(1, 2))
-        total = torch.where(valid, -information, information * 0).sum()
-        return (total / valid.sum().clamp(min=1)).to(_result_dtype(activations))
+    return find_code_loss(
+        "mihash", activations, alpha, bins, database,
+        labels=labels, database_labels=database_labels, affinity=affinity, self_rows=self_rows,
+    )  # fmt: skip
 
 
 class MIHash(torch.nn.Module):
@@ -59,6 +47,8 @@ class MIHash(torch.nn.Module):
     >>> MIHash(bins=16)
     MIHash(alpha=1.0, bins=16)
     """
+
+    takes_alpha = takes_database = True  # what the trainer may ask: losses/protocol.py
 
     def __init__(self, alpha: float = 1.0, bins: int | None = None) -> None:
         super().__init__()

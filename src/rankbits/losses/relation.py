@@ -17,47 +17,51 @@ MOST_VALUES = 128
 class Relation:
     """Grades of (query, item) pairs as small indices: index g stands for affinity ``values[g]``.
 
-    ``values[0]`` is 0. ``left`` and ``right`` are labels, or ``left`` is the affinity matrix and
-    ``right`` None. ``own`` is the item that is the query itself (M,), -1 for none; it is skipped.
+    ``values[0]`` is 0; ``values`` is None where there are two grades and it does not matter what
+    the second stands for. ``left`` and ``right`` are labels, or ``left`` is the affinity matrix and
+    ``right`` None. ``own`` is the item that is the query itself, which is skipped: a tensor (M,)
+    with -1 for none; None for none at all; 0 where query i is item i.
     """
 
-    values: torch.Tensor
+    values: torch.Tensor | None
     left: torch.Tensor
     right: torch.Tensor | None
-    own: torch.Tensor | None
+    own: torch.Tensor | int | None
     symmetric: bool
 
     @property
     def levels(self) -> int:
-        return len(self.values)
+        return 2 if self.values is None else len(self.values)
 
     def grades(self, start: int, stop: int) -> torch.Tensor:
         """uint8 (stop - start, N): index of each pair's affinity, ``SKIP`` for the query itself."""
         left = self.left[start:stop]
         if self.right is None:
-            found = left > 0 if self.levels == 2 else torch.searchsorted(self.values, left)
+            grades = left > 0 if self.values is None else torch.searchsorted(self.values, left)
         elif self.right.ndim == 1:
-            found = left[:, None] == self.right[None, :]
+            grades = left[:, None] == self.right[None, :]
         else:
             shared = left @ self.right.T
-            found = shared > 0 if self.levels == 2 else shared.round()
-        found = found.to(torch.uint8)
-        if self.own is not None:
+            grades = shared > 0 if self.values is None else shared.round()
+        grades = grades.to(torch.uint8)
+        if isinstance(self.own, int):
+            grades.diagonal(start).fill_(SKIP)
+        elif self.own is not None:
             own = self.own[start:stop, None]
-            at = own.clamp(min=0)
-            kept = found.gather(1, at)
-            found.scatter_(1, at, torch.where(own >= 0, SKIP, kept))
-        return found
+            at = own.clamp(0, grades.shape[1] - 1)
+            grades.scatter_(1, at, torch.where(own == at, SKIP, grades.gather(1, at)))
+        return grades
 
     def pairs(self, start: int, stop: int) -> Pairs:
         """The pairs of these queries with every item, as kernels want them."""
-        classes = None
-        if self.right is not None and self.right.ndim == 1 and not self.right.is_floating_point():
-            own = self.own
-            if own is None:
-                own = torch.full((len(self.left),), -1, device=self.left.device)
-            classes = (self.left[start:stop], self.right, own[start:stop])
-        return Pairs(lambda: self.grades(start, stop), classes)
+        left, right, own = self.left, self.right, self.own
+        if right is None or right.ndim == 2 or right.is_floating_point():
+            return Pairs(lambda: self.grades(start, stop))
+        if stop - start < left.shape[0]:
+            left = left[start:stop]
+            own = own[start:stop] if isinstance(own, torch.Tensor) else own
+        own = start if isinstance(own, int) else own
+        return Pairs(lambda: self.grades(start, stop), (left, right), own)
 
 
 def relate(
@@ -77,7 +81,7 @@ def relate(
     ``same``: the items are the queries, and each skips itself. ``graded``: keep all affinities
     (NDCG); otherwise any above zero is a neighbour (AP).
     """
-    own = _own(rows, columns, device, same, self_rows)
+    own = _find_own(rows, columns, device, same, self_rows)
     if affinity is not None:
         return _by_affinity(rows, columns, device, labels, affinity, graded, own)
     if labels is None:
@@ -96,36 +100,43 @@ def relate(
             "labels and database_labels must be of one kind, both (n,) or both (n, C); "
             f"got {tuple(left.shape)} and {tuple(right.shape)}."
         )
-    most = 1
+    values = None
     if left.ndim == 2:
         left, right = left.float(), right.float()
-        if graded:
-            most = max(1, min(int(left.sum(1).max()), int(right.sum(1).max())))
-    values = torch.arange(most + 1, dtype=torch.float64, device=device)
+        most = _count_shared(left, right) if graded else 1
+        values = torch.arange(most + 1, dtype=torch.float64, device=device) if most > 1 else None
     return Relation(values, left, right, own, symmetric=same)
 
 
-def _own(
+def _count_shared(left: torch.Tensor, right: torch.Tensor) -> int:
+    """A bound on the labels that two items share; on a GPU one that need not wait for the data."""
+    if left.is_cuda:
+        return min(left.shape[1], SKIP - 1)
+    return max(1, min(int(left.sum(1).max()), int(right.sum(1).max()))) if len(left) else 1
+
+
+def _find_own(
     rows: int, columns: int, device: torch.device, same: bool, self_rows: Any
-) -> torch.Tensor | None:
+) -> torch.Tensor | int | None:
     if self_rows is None:
-        return torch.arange(rows, device=device) if same else None
+        return 0 if same else None
     if same:
         _check.refuse("self_rows belongs to a database; without one each row skips itself.")
-    own = torch.as_tensor(self_rows, device=device, dtype=torch.long)
-    if own.shape != (rows,) or bool((own >= columns).any()):
+    own = torch.as_tensor(self_rows, dtype=torch.long)
+    # not on a GPU, which would wait; there a row past the database skips nothing
+    if own.shape != (rows,) or (not own.is_cuda and bool((own >= columns).any())):
         _check.refuse(
             f"self_rows must name a row of the database, or -1, for each of {rows} queries."
         )
-    return own
+    return own.to(device)
 
 
 def _labels(name: str, labels: Any, rows: int, device: torch.device) -> torch.Tensor:
-    found = torch.as_tensor(labels, device=device)
-    if found.ndim not in (1, 2):
-        _check.refuse(f"{name} must have shape (n,) or (n, C); got {tuple(found.shape)}.")
-    _check.same_length(name, len(found), "its embeddings", rows)
-    return found
+    labels = torch.as_tensor(labels, device=device)
+    if labels.ndim not in (1, 2):
+        _check.refuse(f"{name} must have shape (n,) or (n, C); got {tuple(labels.shape)}.")
+    _check.same_length(name, len(labels), "its embeddings", rows)
+    return labels
 
 
 def _by_affinity(
@@ -135,24 +146,22 @@ def _by_affinity(
     labels: Any,
     affinity: Any,
     graded: bool,
-    own: torch.Tensor | None,
+    own: torch.Tensor | int | None,
 ) -> Relation:
     if labels is not None:
         _check.refuse("Give either labels or an affinity matrix, not both (labels may be None).")
-    found = torch.as_tensor(affinity, device=device)
-    if found.shape != (rows, columns):
-        _check.refuse(f"affinity must have shape ({rows}, {columns}); got {tuple(found.shape)}.")
-    values = torch.tensor([0.0, 1.0], dtype=torch.float64, device=device)
+    affinity = torch.as_tensor(affinity, device=device)
+    if affinity.shape != (rows, columns):
+        _check.refuse(f"affinity must have shape ({rows}, {columns}); got {tuple(affinity.shape)}.")
+    values = None
     if graded:
-        zero = torch.zeros(1, dtype=found.dtype, device=device)
-        present = torch.cat([zero, found.unique()]).unique()
+        zero = torch.zeros(1, dtype=affinity.dtype, device=device)
+        present = torch.cat([zero, affinity.unique()]).unique()
         if bool(present[0] < 0) or not bool(torch.isfinite(present.double()).all()):
             _check.refuse("affinity must be non-negative and finite.")
         if len(present) > MOST_VALUES:
             _check.refuse(
                 f"affinity must take few values, at most {MOST_VALUES}; got {len(present)}."
             )
-        values = present if len(present) > 1 else torch.cat([present, zero + 1])
-        if len(values) == 2:
-            return Relation(values.double(), found, None, own, symmetric=False)
-    return Relation(values.to(found.dtype) if graded else values, found, None, own, symmetric=False)
+        values = present if len(present) > 2 else None
+    return Relation(values, affinity, None, own, symmetric=False)

@@ -12,15 +12,7 @@ from typing import Any
 import torch
 
 from rankbits import _check
-from rankbits.losses import continuation as to
-from rankbits.losses.histogram import (
-    full_precision,
-    mean_loss,
-    outside_graphs,
-    rows_of_floats,
-    soft_histogram,
-)
-from rankbits.losses.relation import relate
+from rankbits.losses.histogram import find_loss, outside_graphs, rows_of_floats
 
 FORMS = ("simple", "relaxed", "exact")
 
@@ -49,16 +41,10 @@ def tie_aware_ap_loss(
     tensor(0.)
     """
     _check.choice("form", form, FORMS)
-    with full_precision(_device_of(activations)):
-        counts, _ = _counts(
-            activations, labels, alpha, bins, affinity, database, database_labels, self_rows,
-            graded=False,
-        )  # fmt: skip
-        positive, every = counts[:, 1], counts.sum(dim=1)
-        neighbours = positive.detach().sum(dim=1).round()
-        summed = _ap_terms(positive, every, form).sum(dim=1)
-        loss = mean_loss(summed / neighbours.clamp(min=1), neighbours)
-        return loss.to(_result_dtype(activations))
+    return find_code_loss(
+        f"ap-{form}", activations, alpha, bins, database,
+        labels=labels, database_labels=database_labels, affinity=affinity, self_rows=self_rows,
+    )  # fmt: skip
 
 
 @outside_graphs
@@ -88,41 +74,21 @@ def tie_aware_ndcg_loss(
     tensor(0.)
     """
     _check.choice("form", form, FORMS)
-    with full_precision(_device_of(activations)):
-        counts, values = _counts(
-            activations, labels, alpha, bins, affinity, database, database_labels, self_rows,
-            graded=True,
-        )  # fmt: skip
-        gains = torch.exp2(values) - 1
-        every = counts.sum(dim=1)
-        before = every.cumsum(dim=1) - every
-        discount = {
-            "simple": to.midpoint_discount,
-            "relaxed": to.integral_discount,
-            "exact": to.spline_discount,
-        }[form](before, every)
-        # not a matrix product: autocast may be on again when this is differentiated
-        gained = (counts * gains[:, None]).sum(dim=1)
-        by_grade = counts.detach().sum(dim=2).nan_to_num().round()
-        ideal = _ideal(by_grade, gains)
-        neighbours = by_grade[:, 1:].sum(dim=1)
-        quality = (gained * discount).sum(dim=1) / torch.where(neighbours > 0, ideal, 1)
-        return mean_loss(quality, neighbours).to(_result_dtype(activations))
+    return find_code_loss(
+        f"ndcg-{form}", activations, alpha, bins, database,
+        labels=labels, database_labels=database_labels, affinity=affinity, self_rows=self_rows,
+    )  # fmt: skip
 
 
-def _counts(
+def find_code_loss(
+    formula: str,
     activations: torch.Tensor,
-    labels: Any,
     alpha: float,
     bins: int | None,
-    affinity: Any,
     database: torch.Tensor | None,
-    database_labels: Any,
-    self_rows: Any,
-    *,
-    graded: bool,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Soft counts (M, grades, bins + 1) of relaxed Hamming distances; the grades' affinities."""
+    **grading: Any,
+) -> torch.Tensor:
+    """The loss of relaxed codes tanh(alpha f) by a formula over their Hamming distances."""
     alpha = _check.number("alpha", alpha)
     if alpha <= 0:
         _check.refuse(f"alpha must be above zero; got {alpha}.")
@@ -131,50 +97,12 @@ def _counts(
     bins = bits if bins is None else _check.whole("bins", bins, 1)
     if bins > bits:
         _check.refuse(f"bins must be at most the number of bits, {bits}; got {bins}.")
-    x, y = torch.tanh(alpha * x), None
-    if database is not None:
-        y = torch.tanh(alpha * rows_of_floats("database", database, bits).to(x.dtype))
-    relation = relate(
-        len(x), len(x) if y is None else len(y), x.device,
-        labels=labels, database_labels=database_labels, affinity=affinity,
-        graded=graded, same=y is None, self_rows=self_rows,
-    )  # fmt: skip
-    counts = soft_histogram(x, y, relation, bins, float(bits))
-    return counts.double(), relation.values.double()
-
-
-def _ap_terms(positive: torch.Tensor, every: torch.Tensor, form: str) -> torch.Tensor:
-    """(M, bins + 1): N+ times what each bin adds to AP: its items behind a others, p relevant."""
-    a, p = every.cumsum(dim=1) - every, positive.cumsum(dim=1) - positive
-    if form == "simple":
-        return positive * (2 * p + positive + 1) / (2 * a + every + 1)
-    if form == "exact":
-        slope = (positive - 1) * to.tilt(a, every)
-        return positive * (slope + (p + 1) * to.mean_reciprocal(a, every))
-    log = to.log_ratio(a, every)
-    slope = (positive - 1) * to.reciprocal_of_less_one(every)
-    empty = every == 0
-    ratio = torch.where(empty, 0, positive) / torch.where(empty, 1, every)
-    return positive * slope + ratio * (p + 1 - slope * (a + 1)) * log
-
-
-def _ideal(by_grade: torch.Tensor, gains: torch.Tensor) -> torch.Tensor:
-    """(M,): the DCG of each query's items in falling order of affinity."""
-    end = by_grade.flip(1).cumsum(dim=1).long()
-    total = to.cumulative_discount(int(end.max()) if end.numel() else 0, by_grade.device)
-    start = torch.nn.functional.pad(end[:, :-1], (1, 0))
-    return (total[end] - total[start]) @ gains.flip(0)
-
-
-def _device_of(activations: Any) -> torch.Tensor:
-    return activations if isinstance(activations, torch.Tensor) else torch.empty(0)
-
-
-def _result_dtype(activations: torch.Tensor) -> torch.dtype:
-    return torch.float64 if activations.dtype == torch.float64 else torch.float32
+    return find_loss(formula, x, database, bins, alpha, grading)
 
 
 class _TieAware(torch.nn.Module):
+    takes_alpha = takes_database = True  # what the trainer may ask: losses/protocol.py
+
     def __init__(self, form: str = "simple", alpha: float = 1.0, bins: int | None = None) -> None:
         super().__init__()
         self.form = _check.choice("form", form, FORMS)

@@ -69,5 +69,5 @@ def _extended_file(files: list[Path], name: Any, folder: Path) -> Path | None:
 def _read_file(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # of TOML, UTF-8, or brackets without end
         _check.refuse(f"{path} is not TOML: {error}.")

@@ -23,9 +23,10 @@ class Projection(Quantizer):
     """Linear hash functions for any embeddings: (n, dim) -> ``bits``, fewer or more than dim.
 
     ``objective="pca"``: principal components, then the rotation that loses least (H2Q's fast
-    solver); past dim bits a tight frame in their place. ``objective="neighbours"``: from there,
-    the maps themselves are trained so that Hamming distance ranks each row's own nearest neighbours
-    first, by tie-aware NDCG with affinities 1, 2, 5, 10 for the 5, 1, 0.2 and 0.1 % nearest
+    solver); more bits than directions in which the rows vary are a tight frame of these.
+    ``objective="neighbours"``: from there, the maps themselves are trained so that Hamming distance
+    ranks each row's own nearest neighbours first, by tie-aware NDCG with affinities 1, 2, 5, 10 for
+    the 5, 1, 0.2 and 0.1 % nearest
     (TALR's label-free setting).
 
     ``fit`` reads the rows in chunks, so a memory-mapped file of millions will do; ``partial_fit``
@@ -56,7 +57,6 @@ class Projection(Quantizer):
     def _fit(self, embeddings: Any, labels: Any) -> None:
         _check.choice("objective", self.objective, ("pca", "neighbours"))
         value = rows.embeddings("embeddings", embeddings)
-        rows.enough_rows("embeddings", value, self._bits_for(value.shape[1]))
         self._moments = Moments()
         for start, part in rows.chunks(value):
             self._moments.add(part, start)
@@ -66,7 +66,7 @@ class Projection(Quantizer):
             self._learn_neighbours(drawn.float().cpu())
 
     def partial_fit(self, embeddings: Any, labels: Any = None) -> Projection:
-        """Take more rows into account; the first call must have at least as many rows as bits."""
+        """Take more rows into account."""
         if self.objective != "pca":
             _check.refuse("partial_fit is for objective='pca'; neighbours need all rows at once.")
         value = rows.embeddings("embeddings", embeddings)
@@ -74,11 +74,6 @@ class Projection(Quantizer):
             self._moments, self._seen = Moments(), torch.empty(0, value.shape[1])
         for start, part in rows.chunks(value):
             self._moments.add(part, start)
-        bits = self._bits_for(value.shape[1])
-        if self._moments.count < bits:
-            _check.refuse(
-                f"The first partial_fit needs at least {bits} rows; got {self._moments.count}."
-            )
         drawn, _ = rows.sample(value, MOST_ROWS, self.seed)
         draw = torch.Generator().manual_seed(self.seed)
         seen = torch.cat([self._seen, drawn.float().cpu()])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -175,11 +176,23 @@ def _first_signs(known: np.ndarray, bits: int, seed: int) -> np.ndarray:
     left = known
     while signs.shape[1] < bits:
         wanted = min(bits - signs.shape[1], known.shape[1])
-        block = Projection(wanted, seed=seed + signs.shape[1]).fit(left).transform(left)
+        block = _project(left, wanted, seed + signs.shape[1], may_be_flat=signs.shape[1] > 0)
         signs = np.concatenate([signs, np.where(block > 0, 1, -1).astype(np.float32)], axis=1)
         directions, centre = tables.solve_directions(known, signs)
         left = known - centre - signs @ directions
     return signs
+
+
+def _project(left: np.ndarray, bits: int, seed: int, may_be_flat: bool) -> np.ndarray:
+    """(n, bits) outputs of a projection; at random where nothing is left to project."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a frame of few directions is as good a start
+        try:
+            return Projection(bits, seed=seed).fit(left).transform(left)
+        except _check.Refusal:
+            if not may_be_flat:
+                raise
+    return np.random.default_rng(seed).standard_normal((len(left), bits))
 
 
 def _walk_blocks(

@@ -48,7 +48,6 @@ class Rotation(Quantizer):
         bits = self._bits_for(value.shape[1])
         if bits == value.shape[1]:
             return sphere("embeddings", value, self.seed), None
-        rows.enough_rows("embeddings", value, bits)
         weight, offset = map_to_bits(value, bits, self.seed)
         drawn, _ = rows.sample(value, MOST_ROWS, self.seed)
         mapped = torch.addmm(offset, drawn.double().cpu(), weight.T)

@@ -14,7 +14,7 @@ from typing import Any
 from tqdm import tqdm
 
 from rankbits import _check
-from rankbits.indexes.engines.opening import first_line, module
+from rankbits.indexes.engines.opening import first_line, import_package
 
 STARTS = 3  # times that Ray is started before its start counts as failed
 RETRIES = 3  # times that a part is sent out again after its worker was lost
@@ -24,7 +24,7 @@ RETRIES = 3  # times that a part is sent out again after its worker was lost
 def joined(address: str) -> Iterator[Any]:
     """Ray at ``address``: "local" starts one here and stops it, "auto" joins the cluster of this
     machine, "ray://host:port" or "host:port" another. One that is joined already is used."""
-    ray = module("ray", "Ray", "ray")
+    ray = import_package("ray", "Ray", "ray")
     if not isinstance(address, str) or not re.fullmatch(
         r"local|auto|(ray://)?[^\s/:]+:\d+", address
     ):

@@ -13,7 +13,7 @@ from rankbits import _check
 from rankbits.indexes.addresses import open_index
 from rankbits.indexes.checks import check_k, check_radius
 from rankbits.indexes.index import Index
-from rankbits.indexes.shortlist import order_shortlist
+from rankbits.indexes.shortlist import choose_width, order_shortlist
 from rankbits.kernels import check_precision, hamming_topk, hamming_within, question_topk
 from rankbits.scale.cluster import joined, mapped, spans
 from rankbits.types import Codes, Questions, Results
@@ -99,6 +99,8 @@ def search(
         _check.same_bits(queries.bits, database.bits)
         check_same_encoder(queries.fingerprint, database.fingerprint, "the database")
         _check.not_empty("database", len(database))
+    decoded = isinstance(queries, Questions) and queries.decoder is not None
+    fetched = choose_width(k) if decoded and k and isinstance(database, Codes) else k
     with joined(address) as ray:
         if isinstance(database, Codes):
             pieces = [(ray.put(database.packed[s]), s.start) for s in spans(len(database), rows)]
@@ -109,10 +111,14 @@ def search(
             job = uuid.uuid4().hex
             pieces, function = [(_absolute(place), job) for place in listed], _in_index
         slices = spans(len(queries), QUERIES) or [slice(0, 0)]
-        parts = [(queries[s], k, radius, how, *piece) for s in slices for piece in pieces]
+        parts = [(queries[s], fetched, radius, how, *piece) for s in slices for piece in pieces]
         found = mapped(ray, function, parts, "search", len(parts))
-        merged = [_merged([next(found) for _ in pieces], k) for _ in slices]
-    return merged[0] if len(merged) == 1 else _stacked(merged)
+        merged = [_merged([next(found) for _ in pieces], fetched) for _ in slices]
+    results = merged[0] if len(merged) == 1 else _stacked(merged)
+    if fetched == k:
+        return results
+    assert isinstance(queries, Questions) and k is not None
+    return order_shortlist(queries, results.ids, database.__getitem__, k)
 
 
 def _check_how(

@@ -35,7 +35,9 @@ class Frozen:
             return scan.topk(self.state, asked, count, allowed)
 
         if isinstance(queries, Questions):
-            return search_questions(queries, k, find, self.state.codes)
+            state = self.state
+            lengths_of = state.inverse_lengths
+            return search_questions(queries, k, find, state.codes, inverses_of=lengths_of)
         return find(queries, k)
 
     def codes_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -7,6 +7,7 @@ few counts are the whole state, and a resumed run equals one that was never stop
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -18,6 +19,8 @@ import torch
 
 from rankbits import _check
 from rankbits._files import read_arrays, write_arrays
+from rankbits.data.examples import Examples
+from rankbits.data.images import ImageFiles
 
 CHECKPOINT, WEIGHTS = "checkpoint.safetensors", "model.safetensors"
 
@@ -36,6 +39,28 @@ class Progress:
     seconds: float = 0.0
     examples: int = 0
     alpha: float | None = None  # of the first step
+
+
+SAMPLE = 1024  # rows whose numbers say whether data are the same
+
+
+def fingerprint_data(*parts: Examples | None) -> str:
+    """The same 16 digits for the same examples: all labels and file names, and some of the numbers.
+    Files may lie elsewhere by now."""
+    digest = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        if part is None:
+            continue
+        inputs = part.inputs
+        digest.update(f"{len(part)} {part.labels.dtype} {part.labels.shape}".encode())
+        digest.update(part.labels.tobytes())
+        if isinstance(inputs, ImageFiles):
+            digest.update("\n".join("/".join(Path(p).parts[-2:]) for p in inputs.paths).encode())
+        else:
+            rows = np.unique(np.linspace(0, len(inputs) - 1, SAMPLE).astype(int))
+            digest.update(f"{inputs.dtype} {inputs.shape}".encode())
+            digest.update(inputs[rows].tobytes())
+    return digest.hexdigest()
 
 
 def save_tensors(
@@ -59,7 +84,7 @@ def load_tensors(path: Path, kind: str) -> tuple[dict[str, torch.Tensor], dict[s
     try:
         halves = set(json.loads(spelled["bfloat16"]))
         facts = json.loads(spelled["facts"])
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, RecursionError):
         _check.refuse(f"{path} is not a rankbits {kind} file.")
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
     return {n: t.view(torch.bfloat16) if n in halves else t for n, t in tensors.items()}, facts

@@ -21,7 +21,7 @@ def read_log(folder: Path, until: int | None = None) -> list[dict[str, Any]]:
         for line in path.read_text("utf-8", errors="replace").splitlines():
             try:
                 row = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if until is None or row.get("step", 0) <= until:
                 lines.append(row)

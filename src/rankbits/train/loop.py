@@ -16,6 +16,7 @@ from rankbits.data.loading import Batch
 from rankbits.losses import gather
 from rankbits.train import optimisers
 from rankbits.train.advice import Advisor
+from rankbits.train.checkpoints import fingerprint_data
 from rankbits.train.diary import Diary
 from rankbits.train.embed import Validation, embed, make_loader
 from rankbits.train.memory import BatchLoss
@@ -65,7 +66,8 @@ class Trainer:
             binary = config.head == "hash"
             self.validation = Validation(self.train, self.held, binary=binary, seed=config.seed)
         self.leads = self.processes.rank == 0
-        self.keeper = Keeper(self.run, self.loss, self.optimiser, self.scaler, self.leads)
+        data = "" if self.run.folder is None else fingerprint_data(self.train, self.held)
+        self.keeper = Keeper(self.run, self.loss, self.optimiser, self.scaler, self.leads, data)
         self.diary = Diary(self.run.folder if self.leads else None, config.tensorboard)
         self.run.history = self.diary.rows
         self.unseen: list[tuple[int, torch.Tensor]] = []  # losses not looked at yet

@@ -177,6 +177,7 @@ class Keeper:
     optimiser: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
     writes: bool
+    data: str = ""  # a fingerprint of what is learned from
     best: dict[str, torch.Tensor] = field(default_factory=dict)
     saved: float = field(default_factory=time.monotonic)
 
@@ -204,6 +205,7 @@ class Keeper:
         run = self.run
         if run.folder is not None and self.writes:
             facts = {"scaler": self.scaler.state_dict(), "config": run.config.facts()}
+            facts |= {"data": self.data}  # type: ignore[dict-item]
             save_checkpoint(run.folder, run.model, self.loss, self.optimiser, run.progress, facts)
 
     def resume(self) -> Progress | None:
@@ -213,6 +215,8 @@ class Keeper:
             return None
         progress, facts = load_checkpoint(run.folder, run.model, self.loss, self.optimiser)
         run.config.refuse_other(facts["config"], run.folder)
+        if facts.get("data", self.data) != self.data:
+            _check.refuse(f"{run.folder} was trained on other data; give those, or another folder.")
         if self.scaler.is_enabled():
             self.scaler.load_state_dict(facts["scaler"])
         run.progress = progress
@@ -241,7 +245,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
     try:
         facts = json.loads(path.read_text("utf-8"))
         return {name: facts[name] for name in ("config", "inputs", "class_names")}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         _check.refuse(f"{path} is damaged or not a run's description.")
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from rankbits import _check
-from rankbits._files import data_root
+from rankbits._files import alone, data_root, sweep_unfinished
 from rankbits.data.examples import Examples
 from rankbits.data.protocol import Protocol
 from rankbits.data.samplers import make_sampler
@@ -65,8 +66,8 @@ def train(
     if chosen is not None and config.alpha is None:
         config = config.with_changes(alpha=chosen)
     try:
-        with torch.random.fork_rng():
-            return _trainer(config, examples, held, protocol, model, loss, tell).go()
+        with torch.random.fork_rng(), ExitStack() as stack:
+            return _trainer(config, examples, held, protocol, model, loss, tell, stack).go()
     finally:
         if chosen is not None:
             set_alpha(loss, chosen)
@@ -80,9 +81,13 @@ def _trainer(
     model: torch.nn.Module | None,
     loss: Callable[..., torch.Tensor] | None,
     say: Callable[[str], None],
+    stack: ExitStack,
 ) -> Trainer:
     processes = Processes.join(device_of(config.device))
     folder = _folder(config, processes)
+    if folder is not None and processes.rank == 0:  # until the run ends nobody else trains there
+        stack.enter_context(alone(folder, wait=False))
+        sweep_unfinished(folder)
     if examples is None:
         source = read_source(config, protocol)
     else:
@@ -146,11 +151,16 @@ def _folder(config: TrainConfig, processes: Processes) -> Path | None:
         facts = read_facts(folder)["config"]
         facts.pop("model", None) if facts.get("model") == "own" else None
         config.refuse_other(facts, folder)
-    elif folder.is_dir() and any(folder.iterdir()) and processes.rank == 0:
+    elif _holds_something(folder) and processes.rank == 0:
         _check.refuse(f"{folder} is not empty and holds no run; give another folder.")
     processes.wait()
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _holds_something(folder: Path) -> bool:
+    """Whether a folder holds more than what a killed process was writing."""
+    return folder.is_dir() and any(path.name[0] != "." for path in folder.iterdir())
 
 
 def count_workers(config: TrainConfig) -> int:

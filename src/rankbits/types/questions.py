@@ -84,19 +84,35 @@ class Decoder:
 
     def byte_tables(self, vectors: np.ndarray) -> np.ndarray:
         """float64 (n, bytes, 256): what each value of each byte of a code adds to the product of
-        its embedding with each of ``vectors`` (n, dim)."""
-        products = np.einsum("nd,gvd->ngv", vectors, self.atoms, dtype=np.float64, optimize=True)
-        parts = 8 // self.group
+        its embedding with each of ``vectors`` (n, dim); the first byte adds the centre's too.
+
+        The tables of a vector have the same digits alone and in company: it is multiplied in whole
+        steps, few enough that every sum is exact, in whatever order it is taken.
+        """
+        atoms, atom_step = self._whole_atoms
+        rows = np.asarray(vectors, np.float64)
+        steps = _choose_steps(np.linalg.norm(rows, axis=1), 24)[:, None]
+        products = np.rint(rows / steps) @ atoms.T * (steps * atom_step)
+        values, parts = self.atoms.shape[1], 8 // self.group
         places = -(-len(self.atoms) // parts)
-        whole = np.zeros((len(vectors), places * parts, products.shape[2]))
-        whole[:, : len(self.atoms)] = products
-        whole = whole.reshape(len(vectors), places, parts, -1)
+        padded = np.zeros((len(rows), places * parts, values))
+        padded[:, : len(self.atoms)] = products.reshape(len(rows), len(self.atoms), values)
+        by_byte = padded.reshape(len(rows), places, parts, values)
         byte = np.arange(256)
-        tables = np.zeros((len(vectors), places, 256))
+        tables = np.zeros((len(rows), places, 256))
         for part in range(parts):
             shift = 8 - self.group * (part + 1)
-            tables += whole[:, :, part, (byte >> shift) & (products.shape[2] - 1)]
+            tables += by_byte[:, :, part, (byte >> shift) & (values - 1)]
         return tables
+
+    @cached_property
+    def _whole_atoms(self) -> tuple[np.ndarray, np.ndarray]:
+        """Atoms, the first group's with the centre added, in whole steps: float64 (groups x values,
+        dim), and the step."""
+        atoms = self.atoms.astype(np.float64)
+        atoms[0] += self.centre
+        step = _choose_steps(np.linalg.norm(atoms, axis=2).max(), 28)
+        return np.rint(atoms.reshape(-1, self.dim) / step), step
 
     def __repr__(self) -> str:
         return f"Decoder({self.bits} bits to {self.dim} dimensions)"
@@ -111,9 +127,9 @@ class Questions:
     sum_i |w_i| - <w, s>.
 
     With a ``decoder`` it is the cosine distance, 1 - cos, of the query's own embedding (a row of
-    ``vectors`` (n, dim), of unit length) and the embedding that the code stands for. A scan then
-    uses (offset + <w, s>) / length, with ``offsets`` float32 (n,), to find the codes worth
-    decoding. Less is nearer.
+    ``vectors`` (n, dim), of unit length) and the embedding that the code stands for; 1 where one of
+    the two is zero. A scan then uses -(offset + <w, s>) / length, with ``offsets`` float32 (n,) and
+    the length of that embedding, to find the codes worth decoding. Less is nearer.
 
     ``fingerprint`` names the encoder whose codes may be asked, where it is known.
 
@@ -168,6 +184,11 @@ class Questions:
                 f"vectors must have shape ({len(self)}, {decoder.dim}); got {vectors.shape}."
             )
         object.__setattr__(self, "vectors", _freeze(_float32("vectors", vectors)))
+        lengths = np.linalg.norm(self.vectors, axis=1)  # type: ignore[arg-type]
+        wrong = (np.abs(lengths - 1) > 1e-3) & (lengths > 0)
+        if wrong.any():
+            row = int(wrong.argmax())
+            _check.refuse(f"vectors must have unit length; row {row} has length {lengths[row]:g}.")
 
     @property
     def bits(self) -> int:
@@ -194,6 +215,11 @@ class Questions:
     def codes(self) -> Codes:
         """The signs of the weights: what a search by Hamming distance asks."""
         return Codes(np.packbits(self.weights > 0, axis=1), self.bits, self.fingerprint)
+
+
+def _choose_steps(lengths: np.ndarray, powers: int) -> np.ndarray:
+    """Powers of two, at most 2**powers of which make each length."""
+    return np.ldexp(1.0, np.frexp(lengths)[1] - powers)
 
 
 def _float32(name: str, values: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 CHUNK = 1 << 16  # rows laid out at a time
 
 
-def copied(codes: Codes, ids: np.ndarray) -> Iterator[bytes]:
+def lay_out_rows(codes: Codes, ids: np.ndarray) -> Iterator[bytes]:
     """Rows in PostgreSQL's binary COPY format: each field its length, big-endian, and its bytes."""
     width = codes.packed.shape[1]
     yield HEADER

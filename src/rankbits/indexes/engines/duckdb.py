@@ -13,8 +13,15 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.indexes import checks
+from rankbits.indexes.engines.columns import check_column, column_kind
 from rankbits.indexes.engines.notes import read_note, write_note
-from rankbits.indexes.engines.opening import agreed_bits, first_line, module, plain_name
+from rankbits.indexes.engines.opening import (
+    agree_on_bits,
+    check_name,
+    check_writable,
+    first_line,
+    import_package,
+)
 from rankbits.indexes.file import pad_bits
 from rankbits.indexes.hamming import HammingIndex
 from rankbits.indexes.ids import Column
@@ -30,7 +37,7 @@ SAFE = {
     "autoload_known_extensions": "false",
     "enable_external_access": "false",
 }
-KINDS = {"b": "BOOLEAN", "i": "BIGINT", "u": "UBIGINT", "f": "DOUBLE", "U": "VARCHAR"}
+OWN = ("rankbits_incoming", "rankbits_new")
 
 _open: set[tuple[str, str]] = set()
 _opening = threading.Lock()
@@ -67,15 +74,18 @@ class DuckDBIndex(HammingIndex):
         mode: str = "w",
     ) -> None:
         super().__init__(1)
-        duckdb = module("duckdb", "DuckDB", "duckdb")
-        self.path, self.table, self._failure = Path(path), plain_name("table", table), duckdb.Error
+        duckdb = import_package("duckdb", "DuckDB", "duckdb")
+        self.path, self.table, self._failure = Path(path), check_name("table", table), duckdb.Error
+        if self.table.lower() in OWN:
+            _check.refuse(f"The table {self.table} is for rankbits itself; name it otherwise.")
+        self._quoted = f'"{self.table}"'  # it may be a word of SQL
         self._mode = _check.choice("mode", mode, ("r", "w"))
         self._columns: Mapping[str, Any] = {}
-        self._key = (str(self.path.resolve()), self.table)
+        self._key = (str(self.path.resolve()), self.table.lower())
         with _opening:
             if self._key in _open:
                 _check.refuse(f"{self.path} is open already: one index a table in one process.")
-            self._con = self._connected(duckdb, bits)
+            self._con = self._connect(duckdb, bits)
             try:
                 self._load(bits)
             except BaseException:
@@ -84,7 +94,7 @@ class DuckDBIndex(HammingIndex):
             _open.add(self._key)
         self._closed = False
 
-    def _connected(self, duckdb: Any, bits: Any) -> Any:
+    def _connect(self, duckdb: Any, bits: Any) -> Any:
         new = not self.path.exists()
         if new and not self.path.parent.is_dir():
             _check.refuse(
@@ -93,7 +103,7 @@ class DuckDBIndex(HammingIndex):
         if new and self._mode == "r":
             _check.refuse(f"{self.path} does not exist or is not a file.")
         if new:  # asked before a file is made that nobody wanted
-            agreed_bits(f"{self.path}, table {self.table}", None, bits)
+            agree_on_bits(f"{self.path}, table {self.table}", None, bits)
         try:
             return duckdb.connect(str(self.path), read_only=self._mode == "r", config=SAFE)
         except duckdb.Error as error:
@@ -110,11 +120,12 @@ class DuckDBIndex(HammingIndex):
         place = f"{self.path}, table {self.table}"
         try:
             found = self._con.execute(
-                "SELECT comment FROM duckdb_tables() WHERE table_name = ? AND schema_name = 'main'",
-                [self.table],
+                "SELECT comment FROM duckdb_tables() "
+                "WHERE lower(table_name) = ? AND schema_name = 'main'",
+                [self.table.lower()],
             ).fetchone()
             held = None if found is None else read_note(str(found[0] or ""), place)
-            self.bits = agreed_bits(place, None if held is None else held[0], bits)
+            self.bits = agree_on_bits(place, None if held is None else held[0], bits)
             self._state = Snapshot(self.bits, facts={} if held is None else held[1])
             self._names = [f"w{i}" for i in range(-(-self.bits // 64))]
             if held is None:
@@ -128,17 +139,16 @@ class DuckDBIndex(HammingIndex):
     def _make(self, kind: str) -> None:
         listed = ", ".join(f"{name} UBIGINT NOT NULL" for name in self._names)
         self._con.execute(
-            f"BEGIN; CREATE TABLE {self.table} (id {kind} PRIMARY KEY, place BIGINT NOT NULL, "
+            f"BEGIN; CREATE TABLE {self._quoted} (id {kind} PRIMARY KEY, place BIGINT NOT NULL, "
             f"{listed}); {self._comment(self._state)}; COMMIT"
         )
 
     def _comment(self, state: Snapshot) -> str:
         note = write_note(self.bits, state.facts).replace("'", "''")
-        return f"COMMENT ON TABLE {self.table} IS '{note}'"
+        return f"COMMENT ON TABLE {self._quoted} IS '{note}'"
 
     def _describe(self, state: Snapshot) -> None:
-        if self._mode == "r":
-            _check.refuse(f"{self.path} is open for reading: mode='w' writes to it.")
+        check_writable(self.path, self._mode)
         try:
             self._con.execute(self._comment(state))
         except self._failure as error:
@@ -148,7 +158,7 @@ class DuckDBIndex(HammingIndex):
     def _read(self, place: str) -> None:
         """The whole table into memory, in order of insertion."""
         listed = ", ".join(["id", "place", *self._names])
-        rows = self._con.execute(f"SELECT {listed} FROM {self.table} ORDER BY place").fetchnumpy()
+        rows = self._con.execute(f"SELECT {listed} FROM {self._quoted} ORDER BY place").fetchnumpy()
         self._kind = "VARCHAR" if rows["id"].dtype == object else "BIGINT"
         self._next = int(rows["place"][-1]) + 1 if len(rows["place"]) else 0
         found = np.stack([rows[name] for name in self._names])
@@ -172,15 +182,14 @@ class DuckDBIndex(HammingIndex):
         """
         with self._writing:
             codes = self._codes_to_add(codes)
-            self._columns = {n: _column(n, v, len(codes)) for n, v in (columns or {}).items()}
+            self._columns = {n: check_column(n, v, len(codes)) for n, v in (columns or {}).items()}
             try:
                 return super().add(codes, ids)
             finally:
                 self._columns = {}
 
     def _put(self, state: Snapshot, verb: str, ids: Column, codes: Codes | None) -> None:
-        if self._mode == "r":
-            _check.refuse(f"{self.path} is open for reading: mode='w' writes to it.")
+        check_writable(self.path, self._mode)
         rows: dict[str, np.ndarray] = {"id": ids.all()}
         if codes is not None:
             rows["place"] = np.arange(self._next, self._next + len(codes))
@@ -210,24 +219,24 @@ class DuckDBIndex(HammingIndex):
         if kind != self._kind:  # only an empty index changes the kind of its ids
             self._con.execute(
                 f"CREATE TABLE rankbits_new AS SELECT CAST(id AS {kind}) AS id, * EXCLUDE (id) "
-                f"FROM {self.table} LIMIT 0; DROP TABLE {self.table}; "
-                f"ALTER TABLE rankbits_new RENAME TO {self.table}; "
-                f"ALTER TABLE {self.table} ADD PRIMARY KEY (id); "
+                f"FROM {self._quoted} LIMIT 0; DROP TABLE {self._quoted}; "
+                f"ALTER TABLE rankbits_new RENAME TO {self._quoted}; "
+                f"ALTER TABLE {self._quoted} ADD PRIMARY KEY (id); "
                 f"{self._comment(self._state)}"
             )
         for name, values in self._columns.items():
-            sort = KINDS.get(values.dtype.kind, "VARCHAR")
-            self._con.execute(f'ALTER TABLE {self.table} ADD COLUMN IF NOT EXISTS "{name}" {sort}')
+            sql = f'ALTER TABLE {self._quoted} ADD COLUMN IF NOT EXISTS "{name}"'
+            self._con.execute(f"{sql} {column_kind(values)}")
         quoted = [f'"{name}"' for name in rows]
         listed, changed = ", ".join(quoted), ", ".join(f"{n} = excluded.{n}" for n in quoted[1:])
         self._con.execute(
-            f"INSERT INTO {self.table} ({listed}) SELECT {listed} FROM rankbits_incoming "
+            f"INSERT INTO {self._quoted} ({listed}) SELECT {listed} FROM rankbits_incoming "
             f"ON CONFLICT (id) DO UPDATE SET {changed}"
         )
 
     def _delete(self) -> None:
         self._con.execute(
-            f"DELETE FROM {self.table} WHERE id IN (SELECT id FROM rankbits_incoming)"
+            f"DELETE FROM {self._quoted} WHERE id IN (SELECT id FROM rankbits_incoming)"
         )
 
     def search(
@@ -258,7 +267,7 @@ class DuckDBIndex(HammingIndex):
         return chosen[[name in kept for name in chosen.tolist()]]
 
     def _ids_where(self, where: str) -> np.ndarray:
-        sql = f"SELECT id FROM {self.table} WHERE ({where}\n)"
+        sql = f"SELECT id FROM {self._quoted} WHERE ({where}\n)"
         cursor = self._con.cursor()
         try:
             if len(cursor.extract_statements(sql)) != 1:
@@ -274,7 +283,7 @@ class DuckDBIndex(HammingIndex):
         """The k nearest by DuckDB's own scan, ties by id: the same distances as ``search``."""
         laid_out, k = words(self._query_codes(queries)), checks.check_k(k)
         distance = " + ".join(f"bit_count(xor({n}, ?::UBIGINT))" for n in self._names)
-        sql = f"SELECT id, {distance} AS d FROM {self.table} ORDER BY d, id LIMIT {k}"
+        sql = f"SELECT id, {distance} AS d FROM {self._quoted} ORDER BY d, id LIMIT {k}"
         cursor = self._con.cursor()
         found = [cursor.execute(sql, q.tolist()).fetchnumpy() for q in laid_out.words.T]
         cursor.close()
@@ -289,19 +298,3 @@ class DuckDBIndex(HammingIndex):
                 self._closed = True
                 self._con.close()
                 _open.discard(self._key)
-
-
-def _column(name: str, values: Any, rows: int) -> np.ndarray:
-    plain_name("The name of a column", name)
-    if name.lower() in ("id", "place") or (name[0] in "wW" and name[1:].isdigit()):
-        _check.refuse(f"The column '{name}' is the index's own; name it otherwise.")
-    found = np.asarray(values)
-    if found.dtype.kind == "O" and not all(isinstance(x, str) or x is None for x in found.flat):
-        _check.refuse(f"The column '{name}' must hold numbers, bools or strings of one kind.")
-    if found.ndim != 1 or found.dtype.kind not in "biufUO":
-        _check.refuse(
-            f"The column '{name}' must be numbers, bools or strings (n,); "
-            f"got {found.dtype} {found.shape}."
-        )
-    _check.same_length(f"The column '{name}'", len(found), "codes", rows)
-    return found.astype(object) if found.dtype.kind == "U" else found

@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from rankbits import _check
-from rankbits.indexes.engines.opening import first_line, module
+from rankbits.indexes.engines.opening import first_line, import_package
 
 _open: set[str] = set()
 _opening = threading.Lock()
 
 
-def connected(place: str, file: Path | None, mode: str, seconds: float) -> Any:
+def connect(place: str, file: Path | None, mode: str, seconds: float) -> Any:
     """A client of the server at ``place``, or of the file; let go of it by ``release``."""
-    milvus = quietly(lambda: module("pymilvus", "Milvus", "milvus"))
+    milvus = quietly(lambda: import_package("pymilvus", "Milvus", "milvus"))
     with _opening:
         if file is not None:
-            _ready(file, mode)
+            _check_file(file, mode)
         try:
-            made = quietly(lambda: milvus.MilvusClient(place, timeout=seconds))
+            client = quietly(lambda: milvus.MilvusClient(place, timeout=seconds))
         except (milvus.MilvusException, RuntimeError) as error:
             if "Open local" in str(error):
                 _check.refuse(
@@ -33,11 +33,11 @@ def connected(place: str, file: Path | None, mode: str, seconds: float) -> Any:
             _check.refuse(f"Milvus cannot be reached: {first_line(error)}.")
         if file is not None:
             _open.add(str(file.resolve()))
-    return made
+    return client
 
 
-def _ready(file: Path, mode: str) -> None:
-    quietly(lambda: module("milvus_lite", "A Milvus file", "milvus"))
+def _check_file(file: Path, mode: str) -> None:
+    quietly(lambda: import_package("milvus_lite", "A Milvus file", "milvus"))
     if not file.parent.is_dir():
         _check.refuse(f"Cannot write {file}: the folder {file.parent} does not exist.")
     if mode == "r" and not file.is_file():

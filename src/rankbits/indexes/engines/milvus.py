@@ -8,18 +8,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
 
 import numpy as np
 
 from rankbits import _check
 from rankbits.indexes import checks
-from rankbits.indexes.engines import lite
+from rankbits.indexes.engines import collection, lite
+from rankbits.indexes.engines.collection import read_ids, spell_ids
 from rankbits.indexes.engines.notes import read_note, write_note
-from rankbits.indexes.engines.opening import agreed_bits, first_line, plain_name
+from rankbits.indexes.engines.opening import agree_on_bits, check_name, check_writable, first_line
 from rankbits.indexes.engines.pending import Pending
 from rankbits.indexes.engines.rows import codes_by_id
-from rankbits.indexes.file import failing
 from rankbits.indexes.index import Index
 from rankbits.types import Codes, Results
 
@@ -43,8 +42,12 @@ class MilvusIndex(Index):
 
     In a file, an ``add`` or ``remove`` is first written down beside it (``codes.db.pending``) and
     done again by the next ``open`` where it was cut short, since milvus-lite replaces a row by
-    deleting it first. One process has the file. On a server each 10,000 rows are one request, and
-    what a request cut short leaves behind is up to the server.
+    deleting it first. One process has the file.
+
+    On a server each 10,000 rows are one request, and what a request cut short leaves behind is up
+    to the server. Any number may write: ids that are not given are drawn at random from 63 bits,
+    for writers cannot agree on the next number; the first ``add`` makes the collection, and the
+    kind of its ids and its facts stay as that one made them.
     """
 
     most_found = MOST
@@ -52,17 +55,18 @@ class MilvusIndex(Index):
     def __init__(
         self, place: str, bits: int | None = None, *, table: str = "codes", mode: str = "w"
     ) -> None:
-        self.place, self.table = str(place), plain_name("table", table)
+        self.place, self.table = str(place), check_name("table", table)
         self._mode = _check.choice("mode", mode, ("r", "w"))
         self._file = None if "://" in self.place else Path(self.place)
         self._pending = None if self._file is None else Pending(self._file)
-        self._one, self._closed = threading.RLock(), False
-        if mode == "w" and self._file is not None and not self._file.exists():
-            agreed_bits(f"{self.place}, collection {self.table}", None, bits)  # before it is made
-        self._client = lite.connected(self.place, self._file, mode, SECONDS)
+        self._one, self._closed, self._exists, self._text = threading.RLock(), False, False, False
+        if mode == "w" and self._file is not None and self._pending and not self._file.exists():
+            agree_on_bits(f"{self.place}, collection {self.table}", None, bits)  # before it is made
+            self._pending.forget()  # of a file that somebody has deleted
+        self._client = lite.connect(self.place, self._file, mode, SECONDS)
         from pymilvus import DataType, MilvusException
 
-        self._types, self._failure = DataType, MilvusException
+        self._string_type, self._failure = DataType.VARCHAR, MilvusException
         try:
             self._begin(bits)
         except BaseException:
@@ -78,8 +82,8 @@ class MilvusIndex(Index):
         with self._one:
             if self._closed:
                 _check.refuse(f"The index {self.place} is closed.")
-            if write and self._mode == "r":
-                _check.refuse(f"{self.place} is open for reading: mode='w' writes to it.")
+            if write:
+                check_writable(self.place, self._mode)
             try:
                 yield self._client
             except self._failure as error:
@@ -88,98 +92,92 @@ class MilvusIndex(Index):
 
     def _begin(self, bits: int | None) -> None:
         place = f"{self.place}, collection {self.table}"
-        with self._asking() as client:
-            found = None
-            if client.has_collection(self.table, timeout=SECONDS):
-                facts = client.describe_collection(self.table, timeout=SECONDS)
-                found, self._facts = read_note(facts["description"], place)
-                self._text = facts["fields"][0]["type"] == self._types.VARCHAR
-            self.bits = agreed_bits(place, found, bits)
-            if found is None:
-                if self._mode == "r":
-                    _check.refuse(f"{place} does not exist; mode='w' makes it.")
+        with self._asking():
+            held = self._look()
+            self.bits = agree_on_bits(place, held, bits)
+            if held is None and self._mode == "r":
+                _check.refuse(f"{place} does not exist; mode='w' makes it.")
+            if held is None and self._file is not None:
                 self._make(strings=False)
-            client.load_collection(self.table, timeout=SECONDS)
             self._redo()
 
+    def _look(self) -> int | None:
+        """Read what the collection says of itself, and the bits of its codes; None where there is
+        none. On a server another writer may have made it since."""
+        self._exists = self._client.has_collection(self.table, timeout=SECONDS)
+        if not self._exists:
+            return None
+        about = self._client.describe_collection(self.table, timeout=SECONDS)
+        bits, self._facts = read_note(about["description"], f"{self.place}, {self.table}")
+        self._text = about["fields"][0]["type"] == self._string_type
+        self._client.load_collection(self.table, timeout=SECONDS)
+        return bits
+
     def _make(self, strings: bool) -> None:
-        """A collection of the wanted kind of ids, in place of an empty one."""
-        client, kinds = self._client, self._types
-        client.drop_collection(self.table, timeout=SECONDS)
-        schema = client.create_schema(
-            auto_id=False,
-            enable_dynamic_field=False,
-            description=write_note(self.bits, self._facts),
-        )
-        if strings:
-            schema.add_field("id", kinds.VARCHAR, is_primary=True, max_length=3 * checks.LONGEST)
-        else:
-            schema.add_field("id", kinds.INT64, is_primary=True)
-        schema.add_field("code", kinds.BINARY_VECTOR, dim=-(-self.bits // 8) * 8)
-        how = client.prepare_index_params()
-        how.add_index("code", index_type="BIN_FLAT", metric_type="HAMMING")
-        client.create_collection(
-            self.table, schema=schema, index_params=how, consistency_level="Strong", timeout=SECONDS
-        )
-        self._text = strings
+        """A collection of the wanted kind of ids; in a file, in place of an empty one."""
+        client, note = self._client, write_note(self.bits, self._facts)
+        if self._file is not None:
+            client.drop_collection(self.table, timeout=SECONDS)
+        wanted = (self.bits, dict(self._facts), strings)
+        try:
+            collection.create_collection(client, self.table, self.bits, note, strings, SECONDS)
+        except self._failure:
+            if self._file is not None or not client.has_collection(self.table, timeout=SECONDS):
+                raise  # where it is there now, another writer was quicker
+        if (self._look(), dict(self._facts), self._text) != wanted:
+            _check.refuse(f"Another writer has just made the collection {self.table}: try again.")
 
     def remember(self, facts: Mapping[str, str]) -> None:
-        """Keep these ``facts`` with the collection; Milvus takes them only while it is empty."""
+        """Keep these ``facts`` with the collection; Milvus takes them only while it is empty, and a
+        server only before it has the collection, which the first ``add`` makes."""
         kept = checks.check_facts(facts)
-        with self._asking(write=True) as client:
+        with self._asking(write=True):
+            if self._file is None:
+                self._look()
             if kept == self._facts:
                 return
-            if self.count():
+            if self._exists and (self._file is None or self.count()):
                 _check.refuse("Milvus keeps facts of an empty collection only; this one has codes.")
             self._facts = kept
-            self._make(self._text)
-            client.load_collection(self.table, timeout=SECONDS)
+            if self._file is not None:
+                self._make(self._text)
 
     def add(self, codes: Codes, ids: Any = None) -> Self:
         """Remember ``codes`` under ``ids``; an id already there is replaced."""
-        codes = self._codes_to_add(codes)
-        given = None if ids is None else checks.new_ids(ids, codes)
-        if not len(codes):
-            return self
+        shared = self._file is None
         with self._asking(write=True):
-            held = self.count()
+            if shared:  # other writers may have made and filled it
+                self._look()
+            codes = self._codes_to_add(codes)
+            given = None if ids is None else checks.new_ids(ids, codes)
+            if not len(codes):
+                return self
+            held = self._exists if shared else bool(self.count())
             if given is None:
                 if held and self._text:
                     checks.needs_ids()
-                given = checks.numbered(self._largest() if held else None, len(codes))
+                given = collection.draw_ids(len(codes))
+                if not shared:
+                    largest = collection.find_largest(self._count) if held else None
+                    given = checks.numbered(largest, len(codes))
             if held:
                 checks.same_kind(given, self._text)
             if given.dtype != object and given.min() < -checks.LARGEST:
                 _check.refuse(f"Milvus takes no id below {-checks.LARGEST}; got {given.min()}.")
-            self._doing("add", _keys(given), codes.packed)
+            self._do_noted("add", spell_ids(given), codes.packed)
         return self
 
-    def _largest(self) -> int:
-        """The largest id, by halving: Milvus has no max()."""
-        low, high = -checks.LARGEST, checks.LARGEST
-        while low < high:
-            middle = low + (high - low) // 2
-            if self._count(f"id > {middle}"):
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-    def _doing(self, verb: str, keys: list, packed: np.ndarray | None) -> None:
+    def _do_noted(self, verb: str, keys: list, packed: np.ndarray | None) -> None:
         """Do it; in a file, say so beforehand, so that the next to open can finish it."""
         if self._pending is None:
-            self._do(verb, keys, packed)
-            return
-        try:
-            self._pending.write(verb, self.table, keys, packed)
-        except OSError as error:
-            failing(self.place, error)
+            return self._do(verb, keys, packed)
+        self._pending.write(verb, self.table, keys, packed)
         try:
             self._do(verb, keys, packed)
         except BaseException:
             self.close()  # its process ends or has ended, and the next to open begins with the note
             raise
-        self._pending.done()
+        return self._pending.forget()
 
     def _redo(self) -> None:
         """Finish what a killed process had begun; doing it twice is doing it once."""
@@ -189,7 +187,7 @@ class MilvusIndex(Index):
         if table != self.table:
             _check.refuse(f"{self._file} has an unfinished write: open its table {table} first.")
         self._do(verb, keys, packed)
-        self._pending.done()
+        self._pending.forget()
 
     def _do(self, verb: str, keys: list, packed: np.ndarray | None) -> None:
         for s in range(0, len(keys), ROWS):
@@ -197,14 +195,10 @@ class MilvusIndex(Index):
             if packed is None:
                 self._client.delete(self.table, ids=some, timeout=SECONDS)
                 continue
-            if isinstance(some[0], str) != self._text:  # only an empty index changes its kind
-                self._make(strings=not self._text)
-                self._client.load_collection(self.table, timeout=SECONDS)
-            rows = [
-                {"id": key, "code": code.tobytes()}
-                for key, code in zip(some, packed[s : s + ROWS], strict=True)
-            ]
-            self._client.upsert(self.table, rows, timeout=SECONDS)
+            strings = isinstance(some[0], str)
+            if not self._exists or strings != self._text:  # only an empty index changes its kind
+                self._make(strings)
+            collection.put_codes(self._client, self.table, some, packed[s : s + ROWS], SECONDS)
 
     def remove(self, ids: Any) -> int:
         """Forget ``ids``; how many of them were there."""
@@ -213,8 +207,8 @@ class MilvusIndex(Index):
             before = self.count()
             if not before or not len(given):
                 return 0
-            keys = _keys(checks.same_kind(given, self._text))
-            self._doing("remove", keys, None)
+            keys = spell_ids(checks.same_kind(given, self._text))
+            self._do_noted("remove", keys, None)
             return before - self.count()
 
     def _search_codes(self, queries: Codes, k: int, among: Any) -> Results:
@@ -227,7 +221,7 @@ class MilvusIndex(Index):
             distances = np.empty((len(queries), wanted), np.int32)
             if wanted:
                 for i, hits in enumerate(self._hits(queries, wanted, which, WHOLE)):
-                    ids[i], distances[i] = _ids(hits, self._text), [h["distance"] for h in hits]
+                    ids[i], distances[i] = read_ids(hits, self._text), [h["distance"] for h in hits]
         return Results(ids, distances)
 
     def within(self, queries: Codes, radius: int, *, among: Any = None) -> Results:
@@ -246,7 +240,7 @@ class MilvusIndex(Index):
             for hits in found:
                 if len(hits) == MOST < held:
                     _check.refuse(f"Milvus finds at most {MOST:,} for a query; lessen the radius.")
-                ids += _ids(hits, self._text)
+                ids += read_ids(hits, self._text)
                 distances += [hit["distance"] for hit in hits]
                 sizes.append(len(hits))
         names = np.empty(len(ids), object if ids and self._text else np.int64)
@@ -258,13 +252,10 @@ class MilvusIndex(Index):
         wanted = checks.parse_ids(ids)
         packed: dict[Any, np.ndarray] = {}
         with self._asking():
-            keys = _keys(checks.same_kind(wanted, self._text)) if self.count() else []
+            keys = spell_ids(checks.same_kind(wanted, self._text)) if self.count() else []
             for s in range(0, len(keys), ROWS):
-                rows = self._client.get(
-                    self.table, keys[s : s + ROWS], output_fields=["code"], timeout=SECONDS
-                )
-                for row, name in zip(rows, _ids(rows, self._text), strict=True):
-                    packed[name] = np.frombuffer(b"".join(row["code"]), np.uint8)
+                some = keys[s : s + ROWS]
+                packed |= collection.fetch_codes(self._client, self.table, some, SECONDS)
         return codes_by_id(wanted, packed, self.bits, self.fingerprint)
 
     def _hits(self, queries: Codes, limit: int, which: Any, how: dict) -> Iterator[list]:
@@ -282,18 +273,19 @@ class MilvusIndex(Index):
         given = checks.parse_ids(among, "among")
         if not len(given) or not self.count():
             return None
-        return f"id in {json.dumps(_keys(checks.same_kind(given, self._text, 'among')))}"
+        return f"id in {json.dumps(spell_ids(checks.same_kind(given, self._text, 'among')))}"
+
+    @property
+    def has_string_ids(self) -> bool | None:
+        return self._text if self.count() else None
 
     def _count(self, which: str) -> int:
+        if not self._exists and self._look() is None:
+            return 0
         found = self._client.query(
             self.table, filter=which, output_fields=["count(*)"], timeout=SECONDS
         )
         return int(found[0]["count(*)"])
-
-    @property
-    def has_string_ids(self) -> bool | None:
-        """Whether ids are strings; None while the index is empty and may become either."""
-        return self._text if self.count() else None
 
     def count(self) -> int:
         """How many codes are remembered."""
@@ -306,12 +298,3 @@ class MilvusIndex(Index):
             if not self._closed:
                 self._closed = True
                 lite.release(self._client, self._file)
-
-
-def _keys(ids: np.ndarray) -> list:
-    """Ids as Milvus keeps them: strings without a character that means something in SQL."""
-    return [quote(x, safe="") for x in ids.tolist()] if ids.dtype == object else ids.tolist()
-
-
-def _ids(hits: Any, strings: bool) -> list:
-    return [unquote(hit["id"]) if strings else hit["id"] for hit in hits]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import re
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from rankbits import _check
 from rankbits.indexes.hamming import MOST_BITS
@@ -13,7 +12,7 @@ from rankbits.indexes.hamming import MOST_BITS
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
-def module(name: str, engine: str, extra: str) -> Any:
+def import_package(name: str, engine: str, extra: str) -> Any:
     """An engine's package, or the sentence that says how to install it."""
     try:
         return importlib.import_module(name)
@@ -23,10 +22,10 @@ def module(name: str, engine: str, extra: str) -> Any:
         _check.refuse(f"{engine} needs a package: pip install 'rankbits[{extra}]'.")
 
 
-def plain_name(what: str, value: Any) -> str:
+def check_name(what: str, value: Any) -> str:
     """The name of a table or column: plain, so that it means the same in every engine.
 
-    >>> plain_name("table", "codes_64")
+    >>> check_name("table", "codes_64")
     'codes_64'
     """
     if not isinstance(value, str) or not NAME.fullmatch(value):
@@ -37,7 +36,12 @@ def plain_name(what: str, value: Any) -> str:
     return value
 
 
-def agreed_bits(place: str, found: int | None, bits: Any) -> int:
+def check_writable(place: object, mode: str) -> None:
+    if mode == "r":
+        _check.refuse(f"{place} is open for reading: mode='w' writes to it.")
+
+
+def agree_on_bits(place: str, found: int | None, bits: Any) -> int:
     """The bits of what was opened: those it has, or those asked for where it is new."""
     if bits is not None and _check.whole("bits", bits, 1) > MOST_BITS:
         _check.refuse(f"bits must be at most {MOST_BITS:,}; got {bits:,}.")
@@ -54,12 +58,3 @@ def first_line(error: BaseException) -> str:
     """The gist of a database's own message, fit for the end of a sentence."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).rstrip(".")
-
-
-def split_address(address: str) -> tuple[str, str | None]:
-    """The address libpq takes, and the table named in it."""
-    parts = urlsplit(address)
-    rest = parse_qsl(parts.query, keep_blank_values=True)
-    tables = [value for name, value in rest if name == "table"]
-    query = urlencode([pair for pair in rest if pair[0] != "table"])
-    return urlunsplit(parts._replace(query=query)), tables[-1] if tables else None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rankbits._files import read_arrays, write_arrays
+from rankbits._files import read_arrays, sweep_unfinished, write_arrays
 
 
 class Pending:
@@ -33,5 +33,7 @@ class Pending:
         keys = lines if facts["strings"] == "1" else [int(line) for line in lines]
         return facts["table"], facts["verb"], keys, arrays.get("packed")
 
-    def done(self) -> None:
-        self.path.unlink()
+    def forget(self) -> None:
+        """Delete the note, and what a killed process had begun of one."""
+        sweep_unfinished(self.path.parent, self.path.name)
+        self.path.unlink(missing_ok=True)

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rankbits import _check
 from rankbits.indexes import checks
-from rankbits.indexes.engines.copying import copied
+from rankbits.indexes.engines.connection import Connected, ask_twice, split_address
+from rankbits.indexes.engines.copying import lay_out_rows
 from rankbits.indexes.engines.notes import read_note, write_note
-from rankbits.indexes.engines.opening import (
-    agreed_bits,
-    first_line,
-    module,
-    plain_name,
-    split_address,
-)
+from rankbits.indexes.engines.opening import agree_on_bits, check_name
 from rankbits.indexes.engines.rows import codes_by_id, square_results
 from rankbits.indexes.index import Index
 from rankbits.types import Codes, Results
@@ -30,12 +23,14 @@ if TYPE_CHECKING:
 MOST_BITS = 64_000  # of pgvector's HNSW on bit, and plenty for the type
 
 
-class PostgresIndex(Index):
+class PostgresIndex(Connected, Index):
     """Codes in a table ``(id, code bit(n))`` of a PostgreSQL server with pgvector.
 
     Exact unless asked otherwise: the server reads the whole table, and ties come by id. ``add`` and
     ``remove`` are transactions, and writers take turns, however many there are; an ``add`` of any
-    size is one COPY. Other columns of the table are yours, and survive an ``add``.
+    size is one COPY. Other columns of the table are yours, and survive an ``add``. A connection
+    that is lost is made again: a search is asked once more, and a write is done once, for the
+    server says whether it was committed; a write is refused as unknown where it cannot be asked.
 
     ``index="hnsw"`` makes and uses pgvector's graph: approximate. It may miss neighbours, and which
     of the items tied at the k-th distance it returns is left to chance; ``within`` and ``among``
@@ -54,52 +49,21 @@ class PostgresIndex(Index):
         mode: str = "w",
         index: str | None = None,
     ) -> None:
-        module("psycopg", "PostgreSQL", "postgres")
-        import psycopg
-        from psycopg import sql
-
-        self._address, named = split_address(address)
-        self.table = plain_name("table", table or named or "codes")
+        address, named = split_address(address)
+        self.table = check_name("table", table or named or "codes")
         self._mode = _check.choice("mode", mode, ("r", "w"))
         if index is not None:
             _check.choice("index", index, ("hnsw",))
-        self._sql, self._failure, self._hnsw = sql, psycopg.Error, index == "hnsw"
-        self._name, self._one = sql.Identifier(self.table), threading.RLock()
-        try:
-            self._con = psycopg.connect(self._address)
-        except psycopg.Error as error:
-            _check.refuse(f"PostgreSQL cannot be reached: {first_line(error)}.")
+        self._hnsw = index == "hnsw"
+        self._open(address)
         try:
             self._begin(bits)
         except BaseException:
-            self._con.close()
+            self.close()
             raise
 
     def __repr__(self) -> str:
         return f"PostgresIndex({self.count():,} rows of {self.bits} bits)"
-
-    @contextmanager
-    def _transaction(self, write: bool = False) -> Iterator[Any]:
-        """A cursor inside one transaction; the server's refusals become ours."""
-        with self._one:
-            if self._con.closed:
-                _check.refuse(f"The index {self.table} is closed, or its server is gone.")
-            if write and self._mode == "r":
-                _check.refuse(f"{self.table} is open for reading: mode='w' writes to it.")
-            try:
-                with self._con.transaction(), self._con.cursor() as cursor:
-                    yield cursor
-            except self._failure as error:
-                said = first_line(error)
-                if self._con.closed:
-                    rest = "; whether this call was done is not known" if write else ""
-                    _check.refuse(f"PostgreSQL is gone: {said}{rest}.")
-                _check.refuse(f"PostgreSQL refuses: {said}; nothing was changed.")
-
-    def _run(self, cursor: Any, text: str, values: Any = None, **parts: Any) -> Any:
-        """Execute ``text``: names and numbers quoted in, values sent beside it."""
-        composed = self._sql.SQL(text).format(t=self._name, **parts)
-        return cursor.execute(composed, values, prepare=False)
 
     def _begin(self, bits: int | None) -> None:
         with self._transaction() as cursor:
@@ -118,7 +82,7 @@ class PostgresIndex(Index):
             kinds = [found[name][0] for name in ("id", "code") if name in found]
             if found and kinds not in (["bigint", "bit"], ["text", "bit"]):
                 _check.refuse(f"{place} was not made by rankbits; name another table.")
-            self.bits = agreed_bits(place, found["code"][1] if found else None, bits)
+            self.bits = agree_on_bits(place, found["code"][1] if found else None, bits)
             if self.bits > MOST_BITS:
                 _check.refuse(f"PostgreSQL takes at most {MOST_BITS:,} bits; got {self.bits:,}.")
             cursor.execute("SELECT obj_description(to_regclass(quote_ident(%s)))", [self.table])
@@ -139,9 +103,8 @@ class PostgresIndex(Index):
     def remember(self, facts: Mapping[str, str]) -> None:
         """Keep these ``facts`` in the table's comment, in place of those before."""
         kept = checks.check_facts(facts)
-        with self._transaction(write=True) as cursor:
-            note = self._sql.Literal(write_note(self.bits, kept))
-            self._run(cursor, "COMMENT ON TABLE {t} IS {note}", note=note)
+        note = self._sql.Literal(write_note(self.bits, kept))
+        self._write(lambda cursor: self._run(cursor, "COMMENT ON TABLE {t} IS {n}", n=note))
         self._facts = kept
 
     def _strings(self, cursor: Any) -> bool | None:
@@ -161,52 +124,53 @@ class PostgresIndex(Index):
         given = None if ids is None else checks.new_ids(ids, codes)
         if not len(codes):
             return self
-        with self._transaction(write=True) as cursor:
-            self._run(cursor, "LOCK TABLE {t} IN SHARE ROW EXCLUSIVE MODE")
-            strings = self._strings(cursor)
-            if given is None:
-                if strings:
-                    checks.needs_ids()
-                largest = None
-                if strings is not None:
-                    largest = self._run(cursor, "SELECT max(id) FROM {t}").fetchone()[0]
-                given = checks.numbered(largest, len(codes))
-            text = given.dtype == object
-            if strings is not None:
-                checks.same_kind(given, strings)
-            elif text != self._column_is_text(cursor):
-                kind = self._sql.SQL("text" if text else "bigint")
-                self._run(cursor, "ALTER TABLE {t} ALTER id TYPE {k} USING NULL", k=kind)
-            cursor.execute(
-                self._sql.SQL(
-                    "CREATE TEMP TABLE rankbits_incoming (id {k}, code bit({n})) ON COMMIT DROP"
-                ).format(
-                    k=self._sql.SQL("text" if text else "bigint"), n=self._sql.Literal(self.bits)
-                )
-            )
-            with cursor.copy("COPY rankbits_incoming FROM STDIN (FORMAT binary)") as copy:
-                for part in copied(codes, given):
-                    copy.write(part)
-            self._run(
-                cursor,
-                "INSERT INTO {t} (id, code) SELECT id, code FROM rankbits_incoming "
-                "ON CONFLICT (id) DO UPDATE SET code = excluded.code",
-            )
+        self._write(lambda cursor: self._insert(cursor, codes, given))
         return self
+
+    def _insert(self, cursor: Any, codes: Codes, ids: np.ndarray | None) -> None:
+        strings = self._strings(cursor)
+        if ids is None:
+            if strings:
+                checks.needs_ids()
+            largest = None
+            if strings is not None:
+                largest = self._run(cursor, "SELECT max(id) FROM {t}").fetchone()[0]
+            ids = checks.numbered(largest, len(codes))
+        text = ids.dtype == object
+        kind = self._sql.SQL("text" if text else "bigint")
+        if strings is not None:
+            checks.same_kind(ids, strings)
+        elif text != self._column_is_text(cursor):
+            self._run(cursor, "ALTER TABLE {t} ALTER id TYPE {k} USING NULL", k=kind)
+        self._run(
+            cursor,
+            "CREATE TEMP TABLE rankbits_incoming (id {k}, code bit({n})) ON COMMIT DROP",
+            k=kind,
+            n=self._sql.Literal(self.bits),
+        )
+        with cursor.copy("COPY rankbits_incoming FROM STDIN (FORMAT binary)") as copy:
+            for part in lay_out_rows(codes, ids):
+                copy.write(part)
+        self._run(
+            cursor,
+            "INSERT INTO {t} (id, code) SELECT id, code FROM rankbits_incoming "
+            "ON CONFLICT (id) DO UPDATE SET code = excluded.code",
+        )
 
     def remove(self, ids: Any) -> int:
         """Forget ``ids``; how many of them were there."""
         given = checks.parse_ids(ids)
-        with self._transaction(write=True) as cursor:
-            self._run(cursor, "LOCK TABLE {t} IN SHARE ROW EXCLUSIVE MODE")
+
+        def delete(cursor: Any) -> int:
             strings = self._strings(cursor)
             if strings is None or not len(given):
                 return 0
-            checks.same_kind(given, strings)
-            return self._run(
-                cursor, "DELETE FROM {t} WHERE id = ANY(%s)", [given.tolist()]
-            ).rowcount
+            names = checks.same_kind(given, strings).tolist()
+            return int(self._run(cursor, "DELETE FROM {t} WHERE id = ANY(%s)", [names]).rowcount)
 
+        return int(self._write(delete))
+
+    @ask_twice
     def _search_codes(self, queries: Codes, k: int, among: Any) -> Results:
         order = "ORDER BY d, {c} LIMIT {k}"
         limit = self._sql.Literal(k)
@@ -234,6 +198,7 @@ class PostgresIndex(Index):
                     found[i] = exact(queries.packed[i])
             return square_results(found)
 
+    @ask_twice
     def within(self, queries: Codes, radius: int, *, among: Any = None) -> Results:
         """Everything at distance ``radius`` or less, ties by id; always exact."""
         queries = self._query_codes(queries)
@@ -254,6 +219,7 @@ class PostgresIndex(Index):
         ids = flat.ids[0] if strings else flat.ids[0].astype(np.int64)
         return Results(ids, flat.distances[0], offsets)
 
+    @ask_twice
     def codes(self, ids: Any) -> Codes:
         """The stored codes of ``ids``, in their order."""
         wanted = checks.parse_ids(ids)
@@ -300,15 +266,15 @@ class PostgresIndex(Index):
 
     @property
     def has_string_ids(self) -> bool | None:
-        """Whether ids are strings; None while the index is empty and may become either."""
+        return self._read_kind()
+
+    @ask_twice
+    def _read_kind(self) -> bool | None:
         with self._transaction() as cursor:
             return self._strings(cursor)
 
+    @ask_twice
     def count(self) -> int:
         """How many codes are remembered."""
         with self._transaction() as cursor:
             return int(self._run(cursor, "SELECT count(*) FROM {t}").fetchone()[0])
-
-    def close(self) -> None:
-        """Let go of the connection; everything acknowledged is on the server."""
-        self._con.close()

@@ -1,10 +1,11 @@
-"""Soft histograms in numba: tiles of products in, counts or slopes out.
+"""Losses over soft histograms in numba: tiles of products in, losses or derivatives out.
 
 A row goes through three short loops. Where each item falls (bin and fraction) and which cell of
 (grade, bin) that is are plain arithmetic, which LLVM vectorises; only the last loop, which adds to
 cells or reads from them, goes item by item. A count and a sum of fractions sit side by side in a
 cell, so that an item is one load, one addition and one store of two numbers; soft counts are their
-differences. Pairs that are not counted have a cell of their own, past the others.
+differences. Pairs that are not counted have a cell of their own, past the others. A row's counts
+are judged (``quality.py``) as soon as they are there.
 
 A product that is nan lands in the first bin and makes its sum nan: the loss becomes nan, as a
 gradient scaler expects.
@@ -12,6 +13,7 @@ gradient scaler expects.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,12 @@ import torch
 from numba import njit
 
 from rankbits.kernels.backend import run_tasks, threads
-from rankbits.kernels.histogram import Pairs
+from rankbits.kernels.cpu.quality import MIHASH, NDCG_SIMPLE, judge_row
+from rankbits.kernels.histogram import FORMULAS, Judged, Pairs, Setting
+from rankbits.kernels.reference import continuation
+from rankbits.kernels.reference.histogram import average, count_planes
+
+__all__ = ["average", "count_planes", "judge", "spread", "turn"]
 
 
 @njit(nogil=True, cache=True)
@@ -72,34 +79,79 @@ def _read(cells, own, out):
 
 
 @njit(nogil=True, cache=True)
-def _read_both(cells, own, both, out):
+def _read_both(cells, own, both, weight, out):
     columns = cells.shape[0]
     for j in range(columns):
-        out[j] = own[cells[j]] + both[cells[j] * np.int64(columns) + j]
+        out[j] = own[cells[j]] + weight * both[cells[j] * np.int64(columns) + j]
 
 
 @njit(nogil=True, cache=True)
-def _count_rows(products, by_class, left, right, own, grades, half, ratio, top, counts):
-    levels, bins = counts.shape[1], np.int32(counts.shape[2] - 1)
+def _find_ideal(sizes, gains, table):
+    """The DCG of a query's items in falling order of gain."""
+    start, total = 0, 0.0
+    for g in range(len(sizes) - 1, 0, -1):
+        end = start + sizes[g]
+        total += gains[g] * (table[end] - table[start])
+        start = end
+    return total
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _judge_rows(
+    products, by_class, left, right, own, grades, half, ratio, top, formula, gains, table, unit,
+    values, slopes,
+):  # fmt: skip
+    levels, bins = slopes.shape[1], np.int32(slopes.shape[2])
     spare = np.int32(levels) * bins
     cells = np.empty(products.shape[1], np.int32)
     fraction = np.empty(products.shape[1], products.dtype)
     sums = np.zeros((spare + 1, 2), np.float64)
+    sizes = np.empty(levels, np.int64)
+    planes = np.empty((3, bins + 1))  # of grade 0, by gain, all
+    by = np.empty((2, bins + 1))
     for i in range(products.shape[0]):
         _places(products[i], half, ratio, top, cells, fraction)
         _to_cells(i, by_class, left, right, own, grades, levels, bins, spare, cells)
         sums[:] = 0.0
         _add(cells, fraction, sums)
+        planes[:] = 0.0
+        for g in range(levels):
+            size = 0.0
+            for b in range(bins):
+                near, far = sums[g * bins + b, 0] - sums[g * bins + b, 1], sums[g * bins + b, 1]
+                size += sums[g * bins + b, 0]
+                if g == 0:
+                    planes[0, b] += near
+                    planes[0, b + 1] += far
+                planes[1, b] += gains[g] * near
+                planes[1, b + 1] += gains[g] * far
+                planes[2, b] += near
+                planes[2, b + 1] += far
+            sizes[g] = np.int64(size)
+        n0, n1 = sizes[0], sizes[1:].sum()
+        result = judge_row(formula, planes[0], planes[1], planes[2], n0, n1, table, by[0], by[1])
+        whole, valid = 1.0, n1 > 0
+        share = 1.0 / max(n1, 1)
+        if formula == MIHASH:
+            whole, valid = 0.0, n1 > 0 and n0 > 0
+            share = 1.0 / max(n0 + n1, 1)
+        elif formula >= NDCG_SIMPLE:
+            ideal = _find_ideal(sizes, gains, table)
+            share = 1.0 / ideal if ideal > 0 else 1.0
+        values[0, i] = whole - result * share if valid else result * 0.0
+        values[1, i] = 1.0 if valid else 0.0
+        weight = -unit * share if valid else 0.0
         for g in range(levels):
             for b in range(bins):
-                counts[i, g, b] += sums[g * bins + b, 0] - sums[g * bins + b, 1]
-                counts[i, g, b + 1] += sums[g * bins + b, 1]
+                slope = by[1, b + 1] - by[1, b] + gains[g] * (by[0, b + 1] - by[0, b])
+                slopes[i, g, b] = weight * slope
 
 
 @njit(nogil=True, cache=True)
-def _slope_rows(
-    products, by_class, left, right, own, grades, half, ratio, top, slopes, both, symmetric, out
-):
+def _spread_rows(
+    products, by_class, left, right, own, grades, half, ratio, top, slopes, both, symmetric,
+    weight,
+):  # fmt: skip
     levels, bins = slopes.shape[1], np.int32(slopes.shape[2])
     spare = np.int32(levels) * bins
     cells = np.empty(products.shape[1], np.int32)
@@ -110,11 +162,11 @@ def _slope_rows(
         _to_cells(i, by_class, left, right, own, grades, levels, bins, spare, cells)
         for g in range(levels):
             for b in range(bins):
-                mine[g * bins + b] = slopes[i, g, b]
+                mine[g * bins + b] = slopes[i, g, b] * weight
         if symmetric:
-            _read_both(cells, mine, both, out[i])
+            _read_both(cells, mine, both, weight, products[i])
         else:
-            _read(cells, mine, out[i])
+            _read(cells, mine, products[i])
 
 
 def _rows(count: int) -> list[slice]:
@@ -122,54 +174,79 @@ def _rows(count: int) -> list[slice]:
     return [slice(s, min(s + size, count)) for s in range(0, count, size)]
 
 
-def _units(products: torch.Tensor, scale: float, bins: int) -> tuple[np.generic, ...]:
+def _units(products: torch.Tensor, setting: Setting) -> tuple[np.generic, ...]:
     """t = half - ratio p, at most top, in the dtype of the products."""
-    kind = products.numpy().dtype.type
-    return kind(bins / 2), kind(bins / (2 * scale)), kind(bins)
+    kind, bins = products.numpy().dtype.type, setting.bins
+    return kind(bins / 2), kind(bins / (2 * setting.scale)), kind(bins)
 
 
 _NOTHING = np.empty((0, 0), np.uint8)
 _NO_CLASSES = (np.empty(0, np.int64),) * 3
+_TWO_GAINS = np.array([0.0, 1.0])
 
 
-def _graded(pairs: Pairs) -> tuple[tuple[Any, ...], Any]:
+def _list_pairs(pairs: Pairs, rows: int) -> tuple[tuple[Any, ...], Any]:
     """((left, right, own), grades), one of them empty."""
     if pairs.classes is None:
         return _NO_CLASSES, pairs.grades().numpy()
-    left, right, own = (t.to(torch.int64).numpy() for t in pairs.classes)
+    left, right = (t.to(torch.int64).numpy() for t in pairs.classes)
+    if isinstance(pairs.own, torch.Tensor):
+        own = pairs.own.numpy()
+    elif pairs.own is None:
+        own = np.full(rows, -1)
+    else:
+        own = np.arange(pairs.own, pairs.own + rows)
     return (left, right, own), _NOTHING
 
 
-def add_counts(products: torch.Tensor, pairs: Pairs, scale: float, counts: torch.Tensor) -> None:
-    units = _units(products, scale, counts.shape[2] - 1)
-    (left, right, own), grades = _graded(pairs)
-    p, c, by_class = products.numpy(), counts.numpy(), pairs.classes is not None
+@functools.cache
+def _sum_discounts(size: int) -> np.ndarray:
+    return continuation.cumulative_discount(size, torch.device("cpu")).numpy()
+
+
+def judge(products: torch.Tensor, pairs: Pairs, setting: Setting, judged: Judged) -> None:
+    units = _units(products, setting)
+    (left, right, own), grades = _list_pairs(pairs, len(products))
+    p, by_class = products.numpy(), pairs.classes is not None
+    values, slopes = judged.values.numpy(), judged.slopes.numpy()
+    formula = FORMULAS.index(setting.formula)
+    gains = _TWO_GAINS if setting.gains is None else setting.gains.numpy()
+    places = products.shape[1] + 4 if formula >= NDCG_SIMPLE else 1
+    table = _sum_discounts(1 << places.bit_length())
 
     def work(rows: slice) -> None:
-        _count_rows(p[rows], by_class, left[rows], right, own[rows], grades[rows], *units, c[rows])
+        _judge_rows(
+            p[rows], by_class, left[rows], right, own[rows], grades[rows], *units, formula, gains,
+            table, setting.unit, values[:, rows], slopes[rows],
+        )  # fmt: skip
 
     run_tasks(work, _rows(len(p)))
 
 
-def write_slopes(
+def turn(slopes: torch.Tensor) -> torch.Tensor:
+    """(grades * bins + 1, M): as the definition's, and a row of zeros for pairs not counted."""
+    return torch.nn.functional.pad(slopes.flatten(1), (0, 1)).T.contiguous()
+
+
+def spread(
     products: torch.Tensor,
     pairs: Pairs,
-    scale: float,
-    bins: int,
-    slopes: torch.Tensor,
+    setting: Setting,
+    judged: Judged,
     both: torch.Tensor | None,
-    out: torch.Tensor,
+    loss: torch.Tensor,
+    share: torch.Tensor,
 ) -> None:
-    units = _units(products, scale, bins)
-    (left, right, own), grades = _graded(pairs)
-    p, s, by_class = products.numpy(), slopes.numpy(), pairs.classes is not None
-    o = out.numpy()
+    units = _units(products, setting)
+    (left, right, own), grades = _list_pairs(pairs, len(products))
+    p, s, by_class = products.numpy(), judged.slopes.numpy(), pairs.classes is not None
+    weight = s.dtype.type(share.item())
     other = s.reshape(-1)[:0] if both is None else both.numpy().reshape(-1)
 
     def work(rows: slice) -> None:
-        _slope_rows(
+        _spread_rows(
             p[rows], by_class, left[rows], right, own[rows], grades[rows], *units, s[rows],
-            other, both is not None, o[rows],
+            other, both is not None, weight,
         )  # fmt: skip
 
     run_tasks(work, _rows(len(p)))

@@ -1,137 +1,172 @@
-"""Soft histograms in Triton: tiles of products in, counts or slopes out.
+"""Losses over soft histograms on a GPU: which of the kernels in ``tiles.py`` a tile needs.
 
-A GPU has no cheap scatter into registers, but arithmetic to spare: each program holds a few rows,
-one grade, sixteen bins and a stretch of columns, and adds max(0, 1 - |t - l|) of every item to
-every bin. Sums across threads and stretches are taken at the end, in a fixed order: the result
-does not vary from run to run.
+A small batch is bound by launches, so one kernel goes from products to losses and slopes. A large
+one is bound by work: its columns are split among programs, and a second kernel judges the sums.
 """
 
 from __future__ import annotations
 
+import functools
+
 import torch
-import triton
-import triton.language as tl
 
-from rankbits.kernels.histogram import Pairs
+from rankbits.kernels.cuda import tiles
+from rankbits.kernels.cuda.launch import Launch, divide_up, find_power
+from rankbits.kernels.cuda.quality import find_table
+from rankbits.kernels.histogram import Judged, Pairs, Setting
+from rankbits.kernels.reference import histogram as reference
 
-BINS = 16  # bins held by one program
+BINS = 16  # bins held by one program that counts
 ROWS, COLUMNS = 4, 64  # pairs it looks at together
 PROGRAMS = 4096  # enough to keep every multiprocessor busy
+TOGETHER = 1 << 28  # rows x columns x bins up to which one kernel counts and judges
+FEW = 1024  # queries up to which every program that spreads averages for itself
+SCATTERED = 1 << 19  # slopes up to which they are read as they lie, from the caches
 
 
-@triton.jit
-def _grade(
-    grades, left, right, own, row, column, rows, columns, CLASSES: tl.constexpr
-):  # fmt: skip
-    """int32 (ROWS, COLUMNS): grades of a block, read or made of classes; 255 outside."""
-    inside = (row < rows)[:, None] & (column < columns)[None, :]
-    if CLASSES:
-        mine = tl.load(left + row, mask=row < rows, other=0)
-        theirs = tl.load(right + column, mask=column < columns, other=0)
-        itself = tl.load(own + row, mask=row < rows, other=-1)
-        found = (mine[:, None] == theirs[None, :]).to(tl.int32)
-        inside = inside & (itself[:, None] != column[None, :])
-    else:
-        at = row.to(tl.int64)[:, None] * columns + column[None, :]
-        found = tl.load(grades + at, mask=inside, other=255).to(tl.int32)
-    return tl.where(inside, found, 255)
+def count_planes(levels: int) -> int:
+    return 2
 
 
-@triton.jit
-def _count_kernel(
-    products, grades, left, right, own, partial, rows, columns, stretch, levels, bins, half, ratio,
-    CLASSES: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BINS: tl.constexpr,
-):  # fmt: skip
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    groups = (bins + BINS) // BINS
-    grade = tl.program_id(1) // groups
-    level = (tl.program_id(1) % groups) * BINS + tl.arange(0, BINS)
-    first = tl.program_id(2) * stretch
-    last = tl.minimum(first + stretch, columns)
-    top = bins.to(tl.float32)
-    centre = level.to(tl.float32)[None, None, :]
-    total = tl.zeros((ROWS, COLUMNS, BINS), tl.float32)
-    for start in range(first, last, COLUMNS):
-        column = start + tl.arange(0, COLUMNS)
-        g = _grade(grades, left, right, own, row, column, rows, last, CLASSES)
-        wanted = g == grade
-        if tl.max(wanted.to(tl.int32)) > 0:
-            at = row.to(tl.int64)[:, None] * columns + column[None, :]
-            t = half - ratio * tl.load(products + at, mask=wanted, other=0.0)
-            t = tl.maximum(t, 0.0, propagate_nan=tl.PropagateNan.ALL)
-            t = tl.minimum(t, top, propagate_nan=tl.PropagateNan.ALL)
-            t = tl.where(wanted, t, -2.0)  # two bins away from the nearest: weight 0
-            weight = 1.0 - tl.abs(t[:, :, None] - centre)
-            total += tl.maximum(weight, 0.0, propagate_nan=tl.PropagateNan.ALL)
-    place = (tl.program_id(2) * rows + row).to(tl.int64)[:, None] * levels + grade
-    kept = (row < rows)[:, None] & (level <= bins)[None, :]
-    tl.store(partial + place * (bins + 1) + level[None, :], tl.sum(total, axis=1), mask=kept)
+def _list_pairs(pairs: Pairs) -> tuple[tuple[torch.Tensor, ...], tuple[bool, int, int]]:
+    """((grades, left, right, own), (CLASSES, OWN, offset)): what is not used is any tensor."""
+    if pairs.classes is None:
+        return (pairs.grades(),) * 4, (False, 0, 0)
+    left, right = (t.contiguous() for t in pairs.classes)
+    if isinstance(pairs.own, torch.Tensor):
+        return (left, left, right, pairs.own.contiguous()), (True, 2, 0)
+    return (left, left, right, left), (True, 0 if pairs.own is None else 1, pairs.own or 0)
 
 
-@triton.jit
-def _slope_kernel(
-    products, out, grades, left, right, own, slopes, both, rows, columns, levels, bins, half, ratio,
-    CLASSES: tl.constexpr, SYMMETRIC: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    inside = (row < rows)[:, None] & (column < columns)[None, :]
-    at = row.to(tl.int64)[:, None] * columns + column[None, :]
-    p = tl.load(products + at, mask=inside, other=0.0)
-    g = _grade(grades, left, right, own, row, column, rows, columns, CLASSES)
-    low = tl.minimum(tl.maximum(half - ratio * p, 0.0), bins.to(tl.float32)).to(tl.int32)
-    cell = g * bins + tl.maximum(tl.minimum(low, bins - 1), 0)
-    counted = inside & (g < levels)
-    mine = slopes + row.to(tl.int64)[:, None] * levels * bins + cell
-    found = tl.load(mine, mask=counted, other=0.0)
-    if SYMMETRIC:
-        theirs = both + cell.to(tl.int64) * columns + column[None, :]
-        found += tl.load(theirs, mask=counted, other=0.0)
-    tl.store(out + at, found, mask=inside)
+def _count_grades(grades: torch.Tensor, levels: int) -> torch.Tensor:
+    """(m, levels) int32: how many items each query has of each grade."""
+    sizes = torch.zeros(len(grades), 256, dtype=torch.int32, device=grades.device)
+    ones = sizes.new_ones(1, 1).expand(grades.shape)
+    return sizes.scatter_add_(1, grades.long(), ones)[:, :levels].contiguous()
 
 
-def _graded(pairs: Pairs) -> tuple[torch.Tensor, ...]:
-    """(grades, left, right, own): what is not used is any tensor at all."""
-    if pairs.classes is not None:
-        left, right, own = (t.contiguous() for t in pairs.classes)
-        return left, left, right, own
-    grades = pairs.grades()
-    return grades, grades, grades, grades
+@functools.lru_cache(4096)
+def _plan_judging(
+    rows: int,
+    columns: int,
+    stride: int,
+    facts: tuple[str, int, int, int, bool],
+    grading: tuple[bool, int, int],
+    together: int,
+) -> tuple[Launch, Launch | None, int]:
+    """(kernel, None, 0), or (kernel that counts, kernel that judges, parts that columns have)."""
+    formula, levels, bins, scale, graded = facts
+    classes, own, offset = grading
+    width, places = max(16, find_power(bins + 1)), columns + 4
+    units = bins / 2, bins / (2 * scale)
+    judging = {"FORMULA": formula, "NDCG": formula.startswith("ndcg")}
+    counting = {"CLASSES": classes, "OWN": own, "GRADED": graded}
+    if rows * columns * width <= together:
+        block = max(1, 64 // width)
+        sizes = {"ROWS": block, "COLUMNS": max(4, 4096 // (block * width)), "BINS": width}
+        numbers = (offset, rows, columns, stride, levels, bins, places, scale, *units)
+        grid = (divide_up(rows, block),)
+        return Launch(tiles.judge_kernel, grid, numbers, judging | counting | sizes), None, 0
+    programs = divide_up(rows, ROWS), 2 * divide_up(bins + 1, BINS)
+    splits = divide_up(PROGRAMS, programs[0] * programs[1])
+    splits = max(1, min(splits, divide_up(columns, 1024)))
+    blocks = divide_up(divide_up(columns, splits), COLUMNS)
+    splits = divide_up(columns, blocks * COLUMNS)
+    sizes = {"EVEN": columns % 16 == 0, "ROWS": ROWS, "COLUMNS": COLUMNS, "BINS": BINS}
+    count = Launch(
+        tiles.count_kernel, (*programs, splits),
+        (offset, rows, columns, blocks, levels, bins, scale, *units), counting | sizes,
+    )  # fmt: skip
+    sizes = {"SPLITS": min(32, find_power(splits)), "ROWS": 1, "BINS": width}
+    value = Launch(
+        tiles.value_kernel, (rows,), (splits, rows, stride, levels, bins, places, scale),
+        judging | {"GRADED": graded} | sizes,
+    )  # fmt: skip
+    return count, value, splits
 
 
-def add_counts(products: torch.Tensor, pairs: Pairs, scale: float, counts: torch.Tensor) -> None:
+def judge(products: torch.Tensor, pairs: Pairs, setting: Setting, judged: Judged) -> None:
     rows, columns = products.shape
-    _, levels, centres = counts.shape
-    bins = centres - 1
-    blocks = triton.cdiv(rows, ROWS), levels * triton.cdiv(centres, BINS)
-    splits = max(1, min(triton.cdiv(PROGRAMS, blocks[0] * blocks[1]), triton.cdiv(columns, 1024)))
-    stretch = triton.cdiv(triton.cdiv(columns, splits), COLUMNS) * COLUMNS
-    splits = triton.cdiv(columns, stretch)
-    partial = counts.new_empty(splits, *counts.shape)
-    with torch.cuda.device(products.device):
-        _count_kernel[(*blocks, splits)](
-            products, *_graded(pairs), partial, rows, columns, stretch, levels, bins,
-            bins / 2, bins / (2 * scale), CLASSES=pairs.classes is not None,
-            ROWS=ROWS, COLUMNS=COLUMNS, BINS=BINS, num_warps=4,
-        )  # fmt: skip
-    counts += partial.sum(dim=0)
+    if not rows:
+        return
+    graders, grading = _list_pairs(pairs)
+    gains = census = graders[0]
+    if setting.gains is not None:
+        gains, census = setting.gains, _count_grades(graders[0], setting.levels)
+    facts = setting.formula, setting.levels, setting.bins, setting.scale, setting.gains is not None
+    stride = judged.values.stride(0)
+    first, second, splits = _plan_judging(rows, columns, stride, facts, grading, TOGETHER)
+    outcome = (
+        gains, census, find_table(columns + 4, products.device), judged.values, judged.slopes
+    )  # fmt: skip
+    if second is None:
+        first(products, *graders, *outcome)
+        return
+    partial = products.new_empty(splits, rows, 2, setting.bins + 1)
+    first(products, *graders, gains, partial)
+    second(partial, *outcome)
 
 
-def write_slopes(
+@functools.lru_cache(4096)
+def _plan_average(rows: int) -> Launch:
+    return Launch(tiles.average_kernel, (1,), (rows,), {"ROWS": 1024})
+
+
+def average(
+    values: torch.Tensor, dtype: torch.dtype, alone: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    loss = values.new_empty((), dtype=dtype)
+    if not alone and values.shape[1] <= FEW:
+        return loss, loss  # ``spread`` averages: one launch less
+    share = values.new_empty(())
+    _plan_average(values.shape[1])(values, loss, share)
+    return loss, share
+
+
+def turn(slopes: torch.Tensor) -> torch.Tensor:
+    """Slopes cell by cell, as the definition's; few enough stay as they are, query by query."""
+    return slopes if slopes.numel() <= SCATTERED else reference.turn(slopes)
+
+
+@functools.lru_cache(4096)
+def _plan_spreading(
+    rows: int,
+    columns: int,
+    facts: tuple[int, int, int, bool],
+    grading: tuple[bool, int, int],
+    symmetric: bool,
+    turned: bool,
+    averaged: bool,
+) -> Launch:
+    levels, bins, scale, graded = facts
+    classes, own, offset = grading
+    constants = {
+        "CLASSES": classes, "OWN": own, "GRADED": graded, "SYMMETRIC": symmetric,
+        "TURNED": turned, "AVERAGED": averaged, "EVEN": columns % 16 == 0,
+        "ROWS": 4, "COLUMNS": 256,
+    }  # fmt: skip
+    numbers = (offset, rows, columns, levels, bins, scale, bins / 2, bins / (2 * scale))
+    grid = divide_up(rows, 4), divide_up(columns, 256)
+    return Launch(tiles.spread_kernel, grid, numbers, constants)
+
+
+def spread(
     products: torch.Tensor,
     pairs: Pairs,
-    scale: float,
-    bins: int,
-    slopes: torch.Tensor,
+    setting: Setting,
+    judged: Judged,
     both: torch.Tensor | None,
-    out: torch.Tensor,
+    loss: torch.Tensor,
+    share: torch.Tensor,
 ) -> None:
     rows, columns = products.shape
-    tile = 4, 256
-    with torch.cuda.device(products.device):
-        _slope_kernel[(triton.cdiv(rows, tile[0]), triton.cdiv(columns, tile[1]))](
-            products, out, *_graded(pairs), slopes, slopes if both is None else both, rows, columns,
-            slopes.shape[1], bins, bins / 2, bins / (2 * scale),
-            CLASSES=pairs.classes is not None, SYMMETRIC=both is not None,
-            ROWS=tile[0], COLUMNS=tile[1], num_warps=4,
-        )  # fmt: skip
+    if not rows or not columns:
+        return
+    graders, grading = _list_pairs(pairs)
+    gains = graders[0] if setting.gains is None else setting.gains
+    other = judged.slopes if both is None else both
+    facts = setting.levels, setting.bins, setting.scale, setting.gains is not None
+    launch = _plan_spreading(
+        rows, columns, facts, grading, both is not None, other.ndim == 2, share is not loss
+    )
+    launch(products, *graders, gains, judged.slopes, other, judged.values, loss, share)

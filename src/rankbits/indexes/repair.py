@@ -1,0 +1,78 @@
+"""Repair: a new file of all that can be read in a damaged one, and the names of what cannot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from rankbits import _check
+from rankbits.indexes.file import SIZE, read_body, read_header, replace_whole
+from rankbits.indexes.journal import read_journal, replay
+from rankbits.indexes.segments import Snapshot
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What ``repair`` saved: the number of rows, and a sentence on each part that is missing."""
+
+    rows: int
+    missing: tuple[str, ...]
+
+
+def repair(
+    path: str | os.PathLike[str], out: str | os.PathLike[str], *, doubtful: bool = False
+) -> Repaired:
+    """Write a new index file ``out`` of what can be read in ``path``, which stays as it is.
+
+    Records of the journal behind a damaged one are done as if it had never been, so an id that only
+    the damaged record removed comes back, and one that it replaced has its older code. Where the
+    checksum of the body's codes fails nobody can say which codes are wrong, so they are all left
+    out, unless ``doubtful`` keeps them.
+
+    >>> import tempfile, pathlib
+    >>> from rankbits import pack
+    >>> from rankbits.indexes import FileIndex
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> with FileIndex(folder / "a.index", bits=2) as index:
+    ...     for name in ("cat", "dog", "owl"):
+    ...         _ = index.add(pack([[1, 1]]), ids=[name])
+    >>> data = bytearray((folder / "a.index").read_bytes())
+    >>> data[256] ^= 1  # in the second record
+    >>> _ = (folder / "a.index").write_bytes(data)
+    >>> repair(folder / "a.index", folder / "b.index")
+    Repaired(rows=2, missing=('record 2 of the journal, bytes 224 to 319',))
+    """
+    source = Path(path)
+    if not source.is_file():
+        _check.refuse(f"{source} does not exist or is not a file.")
+    if os.path.lexists(out):
+        _check.refuse(f"{out} is there already; a repair writes a new file.")
+    size, missing = source.stat().st_size, []
+    with open(source, "rb") as file:
+        header = read_header(file.read(SIZE), size, source)
+        try:
+            state = read_body(file, source, verify=not doubtful, mapped=True).state
+        except _check.Refusal as sentence:
+            state = Snapshot(header.bits, facts=_read_facts(file, source))
+            why = str(sentence).partition(": ")[2].partition(" (rankbits")[0].rstrip(".")
+            missing.append(f"all {header.rows:,} rows of the body: {why}")
+        file.seek(header.end)
+        journal, gaps = read_journal(file.read(), header)
+    missing += gaps
+    for number, record in enumerate(journal.records, 1):
+        try:
+            state = replay(state, [record], strict=False)
+        except ValueError:
+            missing.append(f"the {number}. record that can be read: its ids are of another kind")
+    replace_whole(out, state, replace=False)
+    return Repaired(state.count, tuple(missing))
+
+
+def _read_facts(file: IO[bytes], path: Path) -> Mapping[str, str]:
+    try:
+        return read_body(file, path, verify=False, mapped=True).state.facts
+    except _check.Refusal:
+        return {}

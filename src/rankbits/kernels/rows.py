@@ -1,0 +1,45 @@
+"""Rows as a histogram loss wants them: of unit length, or relaxed codes; and the way back."""
+
+from __future__ import annotations
+
+import torch
+
+from rankbits.kernels import backend
+
+
+def scale_rows(x: torch.Tensor, alpha: float | None) -> torch.Tensor:
+    """tanh(alpha x); or, where alpha is None, x of unit length. x (n, dim) is float32 or float64.
+
+    A row of zeros stays zero, and its gradient is 0 rather than a huge one.
+    """
+    if alpha is not None:
+        return torch.tanh(x if alpha == 1 else alpha * x)
+    if _has_kernel(x):
+        return backend.load("cuda", "rows").scale(x)
+    norms, dead = _find_norms(x)
+    return x.masked_fill(dead, 0) / norms
+
+
+def scale_rows_backward(
+    gradient: torch.Tensor, x: torch.Tensor, rows: torch.Tensor, alpha: float | None
+) -> torch.Tensor:
+    """The gradient at x of what has this ``gradient`` at ``rows``, which are ``scale_rows(x)``."""
+    if alpha is not None:
+        at_x = torch.ops.aten.tanh_backward(gradient, rows)
+        return at_x if alpha == 1 else at_x.mul_(alpha)
+    if _has_kernel(x):
+        return backend.load("cuda", "rows").scale_backward(gradient, x)
+    norms, dead = _find_norms(x)
+    along = (gradient * rows).sum(dim=1, keepdim=True)
+    return ((gradient - rows * along) / norms).masked_fill(dead, 0)
+
+
+def _find_norms(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(norms (n, 1), 1 for rows of zeros; which these are)."""
+    norms = x.norm(dim=1, keepdim=True)
+    dead = norms <= torch.finfo(x.dtype).tiny ** 0.5
+    return norms.masked_fill(dead, 1), dead
+
+
+def _has_kernel(x: torch.Tensor) -> bool:
+    return x.is_cuda and backend.has_triton() and backend.chosen("cuda") == "cuda"
