@@ -6,10 +6,13 @@ import asyncio
 import http.client
 import io
 import json
+import queue
 import re
 import socket
 import subprocess
 import sys
+import threading
+import time
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,6 +23,8 @@ import pytest
 from rankbits import SupervisedRotation
 from rankbits.serve import Service, compare, create_app
 from rankbits.serve.logs import Log
+from rankbits.serve.running import listen, open_socket, run
+from rankbits.serve.wire import Request, refuse
 
 TOKEN = "a-token-of-tests"
 PATIENCE = 300  # seconds until what does not come is a failure, on a machine however busy
@@ -29,7 +34,7 @@ import sys
 from pathlib import Path
 import numpy as np
 import rankbits as rb
-from rankbits.serve import Items, Limits, Questions, Service, serve
+from rankbits.serve import Items, Limits, QueryReader, Service, serve
 
 def vectors(found):
     return rb.pack(found)
@@ -41,8 +46,13 @@ def image(file):
 index = rb.open_index(sys.argv[1])
 service = Service(
     index,
-    encoder=Questions(vectors, image, lambda text: vectors(np.full((1, 16), float(len(text) - 5))),
-                    dims=(16,), bits=16),
+    encoder=QueryReader(
+        vectors,
+        image,
+        lambda text: vectors(np.full((1, 16), float(len(text) - 5))),
+        dims=(16,),
+        bits=16,
+    ),
     token=sys.argv[2],
     limits=Limits(seconds=float(sys.argv[3])),
 )
@@ -75,15 +85,56 @@ class Asked:
         self.app = create_app(service, log=Log(self.log))
 
     def __call__(self, method, path, **given):
-        async def one():
-            transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-                return await client.request(method, path, **given)
+        sent = httpx.Client(base_url="http://test").build_request(method, path, **given)
+        return asyncio.run(self._answer(sent))
 
-        return asyncio.run(one())
+    async def _answer(self, sent):
+        headers = {name.lower(): value for name, value in sent.headers.raw}
+        request = Request(sent.method, sent.url.raw_path, headers, name=self.app.next_name())
+        refusal = self.app.admit(request)
+        request.body = sent.read()
+        reply = refuse(refusal) if refusal else await self.app.respond(request)
+        self.app.note(request, reply.status)
+        head = reply.to_bytes(request.name, close=False, head_only=True).decode().splitlines()
+        lines = [line.split(": ", 1) for line in head[1:] if line]
+        return httpx.Response(reply.status, headers=lines, content=reply.body)
 
     def search(self, **body):
         return self("POST", "/search", json=body)
+
+
+def wait_for(condition) -> None:
+    """Return when a condition holds; one that never does is a failure."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "what was waited for did not come"
+        threading.Event().wait(0.002)
+
+
+@contextmanager
+def listening(service: Service, hosts=None):
+    """A service on a socket of a thread of this process: port, connections, and its log. It is
+    ended in order, and closes the service."""
+    log, begun = io.StringIO(), queue.Queue()
+    app = create_app(service, log=Log(log), hosts=hosts)
+    place = open_socket("127.0.0.1", 0)
+
+    async def work():
+        ended = asyncio.Event()
+        end = partial(asyncio.get_running_loop().call_soon_threadsafe, ended.set)
+        await listen(app, place, ended, lambda crowd: begun.put((crowd, end)))
+
+    thread = threading.Thread(target=run, args=(work(),))
+    with place:
+        port = place.getsockname()[1]
+        thread.start()
+        crowd, end = begun.get(timeout=PATIENCE)
+        try:
+            yield port, crowd, log
+        finally:
+            end()
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
 
 
 class Server:

@@ -204,10 +204,10 @@ def test_the_service_refuses_codes_of_another_encoder(monkeypatch):
     with pytest.raises(rb.Refusal, match="the index holds codes of encoder"):
         Service(index, encoder=rb.Encoder.of(OTHER))
     service = Service(index, encoder=rb.Encoder.of(ONE), token="a-long-token")
-    assert service.stats()["fingerprint"] == ONE.fingerprint
+    assert asyncio.run(service.stats())["fingerprint"] == ONE.fingerprint
     sent = []
     client = Client("http://127.0.0.1:1")
-    monkeypatch.setattr(client, "_json", lambda path, body: sent.append(json.dumps(body).encode()))
+    monkeypatch.setattr(client, "_post", lambda path, body: sent.append(json.dumps(body).encode()))
     for quantizer in (ONE, OTHER):
         client.search(code=quantizer.encode(X[:1]), k=1)
         client.add([900], quantizer.encode(X[:1]))

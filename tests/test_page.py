@@ -14,7 +14,6 @@ import json
 import os
 import re
 import shutil
-import threading
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -73,21 +72,21 @@ class World:
         Image.fromarray(self.images[row]).save(out, "PNG")
         return out.getvalue()
 
-    def compared(self):
+    def make_comparison(self):
         """The codes to compare; fitted in full for the pictures only, which takes many seconds."""
         from rankbits.indexes.ids import Column
-        from rankbits.serve import Comparison, compared
+        from rankbits.serve import SideBySide, make_comparison
         from rankbits.serve.compare import Method
 
         inputs = self.inputs[self.database]
         if os.environ.get("RANKBITS_PICTURES"):
-            return compared(inputs, self.labels, bits=BITS)
+            return make_comparison(inputs, self.labels, bits=BITS)
         unit = inputs / np.linalg.norm(inputs, axis=1, keepdims=True)
         rotated = rb.pack(inputs @ np.random.default_rng(1).normal(size=(64, BITS)))
         codes = {"sign": self.codes, "itq": rotated, "h2q": rotated, "supervised": self.codes}
         methods = [Method(n, words(c), c.packed.shape[1]) for n, c in codes.items()]
         floats = Method("float", unit, unit.nbytes // len(unit))
-        return Comparison(Column(np.arange(len(unit))), (floats, *methods), self.labels)
+        return SideBySide(Column(np.arange(len(unit))), (floats, *methods), self.labels)
 
     def distances(self, code: rb.Codes) -> np.ndarray:
         return np.asarray(rb.hamming(code, self.codes))[0].astype(int)
@@ -102,40 +101,26 @@ class World:
 @contextmanager
 def running(service):
     """The address of a service that runs in a thread of this process."""
-    import uvicorn
+    from serving import listening
 
-    from rankbits.serve import create_app
-    from rankbits.serve.logs import Log
-    from rankbits.serve.running import bound
-
-    listening = bound("127.0.0.1", 0)
-    listening.listen()  # who connects before the server runs waits for it
-    config = uvicorn.Config(
-        create_app(service, log=Log(io.StringIO())), ws="none", log_config=None, access_log=False
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
-    listening.close()
+    with listening(service) as (port, _, _):
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture(scope="module")
 def world():
-    for name in ("fastapi", "uvicorn", "httptools"):
+    for name in ("httptools", "prometheus_client"):
         pytest.importorskip(name, reason="the page is served by rankbits[serve]")
     pytest.importorskip("PIL", reason="pictures need rankbits[images]")
-    from rankbits.serve import Items, Questions, Service
+    from rankbits.serve import Items, QueryReader, Service
 
     world = World()
     rows, labels = world.database, world.labels
     service = Service(
         rb.HammingIndex(BITS).add(world.codes),
-        encoder=Questions(vector=world.quantizer.encode, image=world.encode_image, dims=(64,)),
+        encoder=QueryReader(vector=world.quantizer.encode, image=world.encode_image, dims=(64,)),
         items=Items(range(len(rows)), labels=labels, images=world.images[rows]),
-        compare=world.compared(),
+        compare=world.make_comparison(),
         report=world.report.to_dict(),
     )
     with running(service) as world.url:

@@ -17,11 +17,11 @@ import rankbits as rb
 from rankbits.cli import main
 from rankbits.indexes.addresses import open_index
 from rankbits.quickstart import digits_service
-from rankbits.serve import Items, Limits, Questions, Service, read_items
-from rankbits.serve.asks import vector
+from rankbits.serve import Items, Limits, QueryReader, Service, read_items
+from rankbits.serve.asks import parse_vector
 from rankbits.serve.batching import Batcher
 from rankbits.serve.limits import Rejected
-from rankbits.serve.questions import questions_of
+from rankbits.serve.queries import make_reader
 from serving import PATIENCE, TOKEN, Asked, few_steps, read_all, running
 
 RNG = np.random.default_rng(0)
@@ -146,7 +146,7 @@ def test_vectors_images_and_text():
         seen.append(words)
         return rb.pack(np.ones((1, 8)))
 
-    encoder = Questions(rb.pack, lambda file: rb.pack(_pixels(file)), text, dims=(8,), bits=8)
+    encoder = QueryReader(rb.pack, lambda file: rb.pack(_pixels(file)), text, dims=(8,), bits=8)
     codes = rb.pack(RNG.normal(size=(20, 8)))
     asked = Asked(Service(rb.HammingIndex(8).add(codes), encoder=encoder))
     assert asked.service.accepts == ("id", "code", "vector", "image", "text")
@@ -208,7 +208,7 @@ def test_what_is_told_about_the_service(digits):
     stats = digits("GET", "/stats").json()
     assert stats["count"] == 1497 and stats["bits"] == 16 and stats["writable"] is False
     assert stats["accepts"] == ["id", "code", "vector", "image"]
-    assert stats["limits"] == Limits().shown()
+    assert stats["limits"] == Limits().to_dict()
     assert digits("GET", "/health").json() == {"status": "ok"}
     assert "mAP" in digits("GET", "/report").json()["figures"]
     metrics = digits("GET", "/metrics").text
@@ -224,7 +224,7 @@ def test_headers_ids_and_the_log(small):
     assert reply.headers["referrer-policy"] == "no-referrer"
     small.app.log.flush()
     line = json.loads(small.log.getvalue().splitlines()[-1])
-    assert line["id"] == reply.headers["x-request-id"] and line["path"] == "/items/{id:path}"
+    assert line["id"] == reply.headers["x-request-id"] and line["path"] == "/items/{id}"
     assert (line["method"], line["status"]) == ("GET", 200) and line["ms"] > 0
 
 
@@ -304,7 +304,7 @@ def test_items_of_folders_and_tables(tmp_path):
         (tmp_path / "pets" / name).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (300, 200), "red").save(tmp_path / "pets" / name)
     numbered = read_items(tmp_path / "pets", strings=False)
-    assert numbered.title(1) == "dog/b.png" and numbered.label(numbered.row(1)) == "dog"
+    assert numbered.title(1) == "b" and numbered.label(numbered.row(1)) == "dog"
     body, kind = numbered.picture(0)
     with Image.open(io.BytesIO(body)) as image:
         assert image.size == (200, 200) and kind == "image/jpeg"
@@ -313,7 +313,7 @@ def test_items_of_folders_and_tables(tmp_path):
     table.write_text("id,title,label,path\n7,A cat,cat|pet,pets/cat/a.png\n9,A rock,,\n")
     found = read_items(table, strings=False)
     assert found.title(7) == "A cat" and found.label(0) == "cat|pet" and found.label(1) is None
-    assert found.pictured(0) and not found.pictured(1)
+    assert found.has_picture(0) and not found.has_picture(1)
     table.write_text("id,title\nx,A cat\n")
     with pytest.raises(rb.Refusal, match="must be whole numbers"):
         read_items(table, strings=False)
@@ -323,14 +323,14 @@ def test_encoders_of_quantizers_and_runs(tmp_path):
     x = RNG.normal(size=(80, 6)).astype(np.float32)
     quantizer = rb.ITQ().fit(x)
     rb.Encoder.of(quantizer).save(tmp_path / "q.encoder")
-    asked = questions_of(rb.load(tmp_path / "q.encoder"))
+    asked = make_reader(rb.load(tmp_path / "q.encoder"))
     assert asked.vector(x[:5]) == quantizer.encode(x[:5]) and asked.dims == (6,)
     run = rb.train(
         rb.TrainConfig().with_changes(bits=8, epochs=1, out=str(tmp_path / "run")),
         examples=rb.data.Examples(x, RNG.integers(0, 2, 80)),
     )
     encoder = rb.load(tmp_path / "run")
-    asked = questions_of(encoder)
+    asked = make_reader(encoder)
     assert asked.vector(x[:5]) == rb.pack(run.embed(x[:5]).embeddings) and asked.bits == 8
     assert asked.dims == (6, 8) and asked.accepts == ("vector",)
     outputs = run.embed(x[:5]).embeddings
@@ -433,4 +433,4 @@ def test_sigterm_answers_what_is_in_flight(tmp_path):
 def test_numbers_past_32_bits_are_refused(number):
     """Two of unlike sign too, whose sum is no number at all."""
     with pytest.raises(Rejected, match="finite in 32 bits"):
-        vector([number, -number])
+        parse_vector([number, -number])

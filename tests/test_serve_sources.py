@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import io
 import json
-import queue
 import socket
 import struct
 import sys
 import threading
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
-import uvicorn
 from PIL import Image
 
 import rankbits as rb
@@ -23,19 +19,17 @@ from rankbits.commands.serve import read_report
 from rankbits.serve import (
     Items,
     Limits,
-    Questions,
+    QueryReader,
     Service,
-    create_app,
     read_comparison,
     read_items,
     running,
 )  # fmt: skip
-from rankbits.serve.compare import compared
-from rankbits.serve.connection import connection
+from rankbits.serve.compare import make_comparison
 from rankbits.serve.items import KEPT
 from rankbits.serve.logs import Log
-from rankbits.serve.pictures import of_array
-from serving import few_steps
+from rankbits.serve.pictures import draw_array
+from serving import few_steps, listening, wait_for
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 8)).astype(np.float32)
@@ -44,13 +38,13 @@ CODES = rb.pack(X)
 
 def test_labels_are_found_by_their_words():
     none = Items(range(3))
-    assert none.labelled("a").tolist() == [] and none.label(0) is None
+    assert none.find_labelled("a").tolist() == [] and none.label(0) is None
     numbered = Items(range(3), labels=[4, 0, 4])
-    assert numbered.labelled("4").tolist() == [0, 2] and numbered.label(1) == "0"
-    assert numbered.labelled("four").tolist() == []
+    assert numbered.find_labelled("4").tolist() == [0, 2] and numbered.label(1) == "0"
+    assert numbered.find_labelled("four").tolist() == []
     several = Items(range(2), labels=np.array([[1, 0], [1, 1]], bool))
-    assert several.labelled("1").tolist() == [1] and several.labelled("9").tolist() == []
-    assert not none.pictured(-1) and none.picture(0) is None
+    assert several.find_labelled("1").tolist() == [1] and several.find_labelled("9").tolist() == []
+    assert not none.has_picture(-1) and none.picture(0) is None
 
 
 def test_thumbnails_are_kept_only_so_many(tmp_path):
@@ -69,7 +63,7 @@ def test_thumbnails_are_kept_only_so_many(tmp_path):
 def test_pictures_need_an_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(rb.Refusal, match=r"Images need Pillow: pip install 'rankbits\[images\]'"):
-        of_array(np.zeros((4, 4), np.uint8))
+        draw_array(np.zeros((4, 4), np.uint8))
 
 
 def test_tables_of_items(tmp_path):
@@ -84,12 +78,14 @@ def test_tables_of_items(tmp_path):
     (tmp_path / "bytes.csv").write_bytes(b"id\n\xff\xfe\n")
     (tmp_path / "uneven.csv").write_text("id,title\n1\n")
     (tmp_path / "notes.txt").write_text("id\n")
+    (tmp_path / "bare.csv").write_text("id\n")
     for name, said in (
         ("none.csv", "none.csv does not exist."),
-        ("notes.txt", r"must be a folder of images or a table \(.csv, .tsv\)."),
+        ("notes.txt", r"must be a folder of images or a table \(.csv, .tsv, .parquet\)."),
         ("empty", "empty holds no image."),
         ("bytes.csv", "is not a table in UTF-8 text."),
-        ("uneven.csv", "must have a header and rows of as many fields."),
+        ("uneven.csv", "line 2 must have 2 fields; got 1."),
+        ("bare.csv", "must have a header and rows."),
     ):
         with pytest.raises(rb.Refusal, match=said):
             read_items(tmp_path / name, strings=False)
@@ -118,7 +114,9 @@ def test_comparisons_of_files(tmp_path):
     np.savez(path, embeddings=X, labels=labels, ids=np.array([f"n{i}" for i in range(30)]))
     own = read_comparison(path, 4)
     assert own.names[-1] == "supervised" and own.answer("n4", 1, None)["query"]["id"] == "n4"
-    lonely = compared(X, np.where(np.arange(30) == 4, 7, labels), bits=8).answer("4", 3, None)
+    lonely = make_comparison(X, np.where(np.arange(30) == 4, 7, labels), bits=8).answer(
+        "4", 3, None
+    )
     assert lonely["methods"][0]["ap"] is None  # nobody else has its label
     np.savez(path, rows=X)
     with pytest.raises(rb.Refusal, match="must hold an array called 'embeddings'"):
@@ -135,24 +133,30 @@ def test_reports_are_read_or_refused(tmp_path):
 
 def test_what_an_address_means(monkeypatch):
     assert not running.is_loopback("example.org") and running.is_loopback("::1")
-    with running.bound("127.0.0.1", 0) as taken:
+    with running.open_socket("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(rb.Refusal, match=f"Cannot listen on 127.0.0.1, port {port}: "):
-            running.bound("127.0.0.1", port)
+            running.open_socket("127.0.0.1", port)
     asked = []
     monkeypatch.setattr("resource.getrlimit", lambda kind: (256, 1000))
     monkeypatch.setattr("resource.setrlimit", lambda kind, both: asked.append(both))
-    assert running.most_connections() == 1000 - running.SPARE and asked == [(1000, 1000)]
+    assert running.choose_most_connections() == 500 and asked == [(1000, 1000)]
     monkeypatch.setitem(sys.modules, "resource", None)
-    assert running.most_connections() == 500
+    assert running.choose_most_connections() == 500
+
+
+LAZY = [f"rankbits.serve.{name}" for name in ("app", "connection", "crowd", "meters")]
 
 
 def test_serving_needs_an_extra(monkeypatch):
     service = Service(rb.HammingIndex(8))
-    for missing in ("httptools", "fastapi"):
-        monkeypatch.setitem(sys.modules, missing, None)
-        with pytest.raises(rb.Refusal, match=r"pip install 'rankbits\[serve\]'"):
-            running.serve(service) if missing == "httptools" else create_app(service)
+    for missing in ("httptools", "prometheus_client"):
+        with monkeypatch.context() as patch:
+            for name in [n for n in sys.modules if n in LAZY]:
+                patch.delitem(sys.modules, name)
+            patch.setitem(sys.modules, missing, None)
+            with pytest.raises(rb.Refusal, match=r"pip install 'rankbits\[serve\]'"):
+                running.serve(service)
     service.close()
 
 
@@ -164,92 +168,6 @@ def test_a_log_that_nobody_reads_stops_nothing():
     assert log._lines == []
 
 
-class Line:
-    """A transport that remembers."""
-
-    def __init__(self) -> None:
-        self.sent, self.closed, self.aborted = b"", False, asyncio.Event()
-
-    def get_extra_info(self, name):
-        return None
-
-    def write(self, data):
-        self.sent += data
-
-    def is_closing(self):
-        return self.closed
-
-    def close(self):
-        self.closed = True
-
-    def abort(self):
-        self.aborted.set()
-
-
-def test_connections_have_their_limits():
-    config = uvicorn.Config(lambda scope: None, log_config=None)
-    config.load()
-
-    async def meet(most, seconds):
-        made = connection(Limits(seconds=seconds), most)
-        line = Line()
-        protocol = made(config, uvicorn.server.ServerState(), {})
-        protocol.connection_made(line)
-        return protocol, line
-
-    async def crowd():
-        protocol, line = await meet(0, 20.0)
-        assert line.sent.startswith(b"HTTP/1.1 503 ") and b"Too many connections" in line.sent
-        before = line.sent
-        protocol._too_late()  # an answer was given; there is no second
-        assert line.sent == before and line.closed
-
-    async def reads():
-        protocol, line = await meet(9, 20.0)
-        protocol.pause_writing()
-        timer = protocol._stuck
-        protocol.pause_writing()
-        assert protocol._stuck is timer
-        protocol.resume_writing()
-        assert timer.cancelled() and protocol._stuck is None and not line.aborted.is_set()
-        protocol.connection_lost(None)
-
-    async def never_reads():
-        protocol, line = await meet(9, 0.01)
-        protocol._came()
-        protocol.pause_writing()
-        await asyncio.wait_for(line.aborted.wait(), 60)
-        protocol.connection_lost(None)
-        assert protocol._stuck.cancelled()
-
-    for scene in (crowd, reads, never_reads):
-        asyncio.run(scene())
-
-
-@contextmanager
-def threaded(service, monkeypatch):
-    """``serve`` in a thread: its port, its log and the server, whose end is the test's."""
-    kept, said, log = [], queue.Queue(), io.StringIO()
-
-    class Server(uvicorn.Server):
-        def __init__(self, config):
-            super().__init__(config)
-            kept.append(self)
-
-    monkeypatch.setattr(uvicorn, "Server", Server)
-    before = sys.getswitchinterval()
-    given = {"port": 0, "say": said.put, "log": Log(log)}
-    thread = threading.Thread(target=running.serve, args=(service,), kwargs=given)
-    thread.start()
-    try:
-        line = said.get(timeout=60)
-        yield int(line.split("/")[2].rpartition(":")[2]), log, kept
-    finally:
-        kept[0].should_exit = True
-        thread.join(60)
-        sys.setswitchinterval(before)
-
-
 def posted(port, body, **headers):
     line = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     line.request("POST", "/search", json.dumps(body), headers)
@@ -259,16 +177,16 @@ def posted(port, body, **headers):
     return reply.status, told
 
 
-def test_the_short_way_and_the_long_say_the_same(monkeypatch):
+def test_what_a_socket_is_told_and_what_the_log():
     def text(words):
         if words == "none":
             raise rb.Refusal("There are no such words.")
         return CODES[3]
 
-    encoder = Questions(rb.pack, None, text, dims=(8,), bits=8)
+    encoder = QueryReader(rb.pack, None, text, dims=(8,), bits=8)
     service = Service(rb.HammingIndex(8).add(CODES), encoder=encoder, limits=Limits(waiting=1))
     began, go, work = threading.Event(), threading.Event(), service.batcher._work
-    with threaded(service, monkeypatch) as (port, log, kept):
+    with listening(service, hosts=frozenset(("127.0.0.1", "localhost"))) as (port, crowd, log):
         by_code = posted(port, {"code": CODES.packed[3].tobytes().hex(), "k": 2})[1]
         status, by_text = posted(port, {"text": "words", "k": 2})
         assert status == 200 and by_text["bands"] == by_code["bands"]
@@ -284,8 +202,7 @@ def test_the_short_way_and_the_long_say_the_same(monkeypatch):
             status, told = posted(port, {"id": 3})  # one is at work, and one may be
             assert status == 503 and told["error"].startswith("Too many requests are waiting")
             line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset
-        while kept[0].server_state.connections:
-            pass
+        wait_for(lambda: not crowd.open)
         go.set()
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     assert [line["status"] for line in lines if "status" in line] == [200, 200, 422, 421, 503, 499]

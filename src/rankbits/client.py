@@ -85,11 +85,15 @@ class Client:
         hex), a ``vector`` (dim,), a ``text`` or the bytes of an ``image``: bands of equal distance.
 
         ``histogram``: also count the whole database by distance, which costs another search.
-        ``ask="floats"`` asks by the floats of a vector, ``"bits"`` by its code.
+        ``ask="floats"`` asks by the floats of a vector, an image or a text, ``"bits"`` by its
+        code; without it the service's encoder decides.
         """
         if image is not None:
-            asked = urlencode({"k": k, "histogram": str(histogram).lower()})
-            return self._call("POST", f"/search/image?{asked}", image, "application/octet-stream")
+            options: dict[str, Any] = {"k": k, "histogram": str(histogram).lower()}
+            if ask is not None:
+                options["ask"] = ask
+            address = f"/search/image?{urlencode(options)}"
+            return self._call("POST", address, image, "application/octet-stream")
         made_by = None
         if isinstance(code, Codes):
             if len(code) != 1:
@@ -97,12 +101,12 @@ class Client:
             made_by, code = code.fingerprint, code.packed.tobytes().hex()
         if vector is not None:
             vector = np.asarray(vector).tolist()
-        given = {"id": id, "code": code, "vector": vector, "text": text, "radius": radius}
-        given |= {"fingerprint": made_by, "ask": ask}
-        body: dict[str, Any] = {name: v for name, v in given.items() if v is not None}
+        fields = {"id": id, "code": code, "vector": vector, "text": text, "radius": radius}
+        fields |= {"fingerprint": made_by, "ask": ask}
+        body: dict[str, Any] = {name: v for name, v in fields.items() if v is not None}
         if among is not None:
             body["among"] = list(among)
-        return self._json("/search", {**body, "k": k, "histogram": histogram})
+        return self._post("/search", {**body, "k": k, "histogram": histogram})
 
     def add(
         self, ids: Sequence[int | str], codes: Codes | None = None, *, vectors: Any = None
@@ -115,12 +119,12 @@ class Client:
                 body["fingerprint"] = codes.fingerprint
         if vectors is not None:
             body["vectors"] = np.asarray(vectors).tolist()
-        return self._json("/add", body)
+        return self._post("/add", body)
 
     def remove(self, ids: Sequence[int | str]) -> dict[str, int]:
         """Forget ids; durable when it returns. Where an answer was lost and the call made again,
         ``removed`` counts what the second one found."""
-        return self._json("/remove", {"ids": list(ids)})
+        return self._post("/remove", {"ids": list(ids)})
 
     def items(self, offset: int = 0, limit: int = 50, label: str | None = None) -> dict[str, Any]:
         asked: dict[str, Any] = {"offset": offset, "limit": limit}
@@ -134,7 +138,7 @@ class Client:
     def stats(self) -> dict[str, Any]:
         return self._call("GET", "/stats")
 
-    def _json(self, path: str, body: dict[str, Any]) -> Any:
+    def _post(self, path: str, body: dict[str, Any]) -> Any:
         try:
             raw = json.dumps(body, allow_nan=False).encode()
         except ValueError:
@@ -150,24 +154,24 @@ class Client:
         for attempt in range(self._retries + 1):
             asked = 0.0
             try:
-                status, reply, raw = self._once(method, path, body, headers)
+                status, reply, raw = self._send(method, path, body, headers)
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 failure = ServiceError(f"No answer from {self.url}: {error or 'closed'}.", 0)
             else:
                 if status < 400:
                     return json.loads(raw)
-                failure = ServiceError(_sentence(raw, status), status, reply["X-Request-Id"])
+                failure = ServiceError(_read_sentence(raw, status), status, reply["X-Request-Id"])
                 if status not in AGAIN:
                     raise failure
-                asked = _seconds(reply["Retry-After"])
+                asked = _read_seconds(reply["Retry-After"])
             if attempt < self._retries:
                 # by chance a little later: clients turned away together must not return together
                 wait = max(asked, 0.05 * 2**attempt) * (1 + random.random())
                 time.sleep(min(wait, self._timeout))
         raise failure
 
-    def _once(
+    def _send(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str]
     ) -> tuple[int, Message, bytes]:
         if self._connection is None:
@@ -180,12 +184,12 @@ class Client:
         return reply.status, reply.headers, reply.read()
 
 
-def _seconds(told: str | None) -> float:
+def _read_seconds(told: str | None) -> float:
     """What ``Retry-After`` asks for; 0 where it says nothing, or a date."""
     return float(told) if told is not None and told.isascii() and told.isdigit() else 0.0
 
 
-def _sentence(raw: bytes, status: int) -> str:
+def _read_sentence(raw: bytes, status: int) -> str:
     try:
         return str(json.loads(raw)["error"])
     except (ValueError, KeyError, TypeError):

@@ -184,7 +184,7 @@ def digits_service(report: Report, *, bits: int = 16, seed: int = 0) -> Service:
     dark on light or light on dark.
     """
     from rankbits.indexes import HammingIndex
-    from rankbits.serve import Items, Questions, Service, compared
+    from rankbits.serve import Items, QueryReader, Service, make_comparison
 
     images, labels = digits()
     inputs = torch.from_numpy(images.reshape(len(images), -1)).double()
@@ -203,9 +203,9 @@ def digits_service(report: Report, *, bits: int = 16, seed: int = 0) -> Service:
     features = inputs[database].numpy()
     return Service(
         HammingIndex(bits).add(encode(features), database),
-        encoder=Questions(encode, lambda file: encode(_read_digit(file)), dims=(64,), bits=bits),
+        encoder=QueryReader(encode, lambda file: encode(_read_digit(file)), dims=(64,), bits=bits),
         items=items,
-        compare=compared(features, labels[database], bits=bits, ids=database),
+        compare=make_comparison(features, labels[database], bits=bits, ids=database),
         report=report.to_dict(),
     )
 

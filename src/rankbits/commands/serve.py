@@ -14,7 +14,6 @@ from rankbits._option import option
 from rankbits.encoder import Encoder
 from rankbits.encoder.finishing import JUDGED
 from rankbits.encoder.indexing import open_index, read_index_items
-from rankbits.indexes import HammingIndex
 from rankbits.indexes.index import Index
 
 if TYPE_CHECKING:
@@ -68,17 +67,16 @@ class Serve:
 
     def _items(self, index: Index) -> Items | None:
         """What ids stand for: as told, or where the index remembers its inputs."""
-        from rankbits.serve import items_of, read_items
+        from rankbits.serve import describe_items, read_items
 
         if self.items:
-            strings = index.has_string_ids if isinstance(index, HammingIndex) else None
-            return read_items(self.items, strings)
+            return read_items(self.items, index.has_string_ids)
         known = read_index_items(index)
         for what in ("encoder", "inputs"):
             place = index.facts.get(what)
             if place is not None and not Path(place).exists() and not getattr(self, what, None):
                 print(f"The index's {what} lay at {place}, which is gone.", file=sys.stderr)
-        return None if known is None else items_of(known)
+        return None if known is None else describe_items(known)
 
     def _report(self, index: Index) -> dict[str, Any] | None:
         if self.report:

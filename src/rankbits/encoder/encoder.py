@@ -203,9 +203,13 @@ class Encoder:
 
     def encode_image(self, file: Any) -> Codes:
         """``Codes`` of one image: a path or an open file."""
+        return self.encode_embeddings(self.embed_image(file))
+
+    def embed_image(self, file: Any) -> np.ndarray:
+        """The embedding (1, dim) of one image: a path or an open file."""
         if self.view is None:
             _check.refuse(f"This encoder reads {self.describe_inputs()}; got an image.")
-        return self.encode(decode(file, self.view.stored, self.view.channels)[None])
+        return self.embed(decode(file, self.view.stored, self.view.channels)[None])
 
     def _examples(self, inputs: Any) -> Examples:
         if isinstance(inputs, (str, os.PathLike)):

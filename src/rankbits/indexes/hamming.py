@@ -68,6 +68,10 @@ class HammingIndex(Index):
             self._source.check()
         return self._state
 
+    def snapshot(self) -> Snapshot:
+        """What the index holds at this moment; it never changes, whatever is written later."""
+        return self._now()
+
     def _put(self, state: Snapshot, verb: str, ids: Column, codes: Codes | None) -> None:
         """Make ``state`` the present one. A durable index first writes down what was done."""
         self._state = state

@@ -1,23 +1,22 @@
-"""The HTTP service and its page. FastAPI and uvicorn are loaded when something is served."""
+"""The HTTP service and its page. The server's packages are loaded when something is served."""
 
-from rankbits.serve.app import create_app
-from rankbits.serve.compare import Comparison, compared, read_comparison
-from rankbits.serve.items import Items, items_of, read_items
+from rankbits.serve.compare import SideBySide, make_comparison, read_comparison
+from rankbits.serve.items import Items, describe_items, read_items
 from rankbits.serve.limits import Limits, Rejected
-from rankbits.serve.questions import Questions
-from rankbits.serve.running import serve
+from rankbits.serve.queries import QueryReader
+from rankbits.serve.running import create_app, serve
 from rankbits.serve.service import Service
 
 __all__ = [
-    "Comparison",
     "Items",
     "Limits",
-    "Questions",
+    "QueryReader",
     "Rejected",
     "Service",
-    "compared",
+    "SideBySide",
     "create_app",
-    "items_of",
+    "describe_items",
+    "make_comparison",
     "read_comparison",
     "read_items",
     "serve",

@@ -12,10 +12,10 @@ import numpy as np
 from rankbits._check import Refusal
 from rankbits.metrics import average_precision
 from rankbits.serve.asks import Ask
-from rankbits.serve.ids import known_ids, one_id
+from rankbits.serve.ids import keep_known_kind, parse_id
 from rankbits.serve.items import Items
-from rankbits.serve.limits import Rejected, brief
-from rankbits.serve.views import View
+from rankbits.serve.limits import Rejected, shorten
+from rankbits.serve.views import IndexView
 from rankbits.serve.wire import dumps
 from rankbits.types import Codes, Questions, Ranking
 
@@ -23,15 +23,11 @@ SIDES = ("weights", "offsets")
 TIES = ("mean", "worst", "best")
 
 
-def rejected(status: int, sentence: str) -> Rejected:
-    return Rejected(status, sentence)
-
-
-def answer(asks: Sequence[Ask], view: View, items: Items | None, bits: int) -> list[Any]:
+def answer(asks: Sequence[Ask], view: IndexView, items: Items | None, bits: int) -> list[Any]:
     """Replies (bytes) or rejections, one for each question. One call of the kernels answers all of
     them, another those with floats, and questions among some ids take a call each."""
-    replies: list[Any] = [None] * len(asks)
-    labels = query_codes(asks, view, items, replies)
+    replies: list[Any] = [ask.refusal for ask in asks]
+    rows = find_codes(asks, view, items, replies)
     groups: list[list[int]] = [[], []]  # by codes and by float questions
     for i, ask in enumerate(asks):
         if replies[i] is None and ask.among is None:
@@ -39,61 +35,61 @@ def answer(asks: Sequence[Ask], view: View, items: Items | None, bits: int) -> l
         elif replies[i] is None:
             groups.append([i])
     for group in filter(None, groups):
-        part = [asks[i] for i in group]
+        part, part_rows = [asks[i] for i in group], [rows[i] for i in group]
         try:
-            made: list[Any] = list(_together(part, [labels[i] for i in group], view, items, bits))
+            answers: list[Any] = _answer_group(part, part_rows, view, items, bits)
         except Rejected as sentence:
-            made = [sentence] * len(part)
-        for i, reply in zip(group, made, strict=True):
+            answers = [sentence] * len(part)
+        for i, reply in zip(group, answers, strict=True):
             replies[i] = reply
     return replies
 
 
-def query_codes(
-    asks: Sequence[Ask], view: View, items: Items | None, replies: list[Any]
+def find_codes(
+    asks: Sequence[Ask], view: IndexView, items: Items | None, replies: list[Any]
 ) -> list[int]:
     """Fill in the codes of stored ids, reject the unknown; the item row of each, or -1."""
     rows = [-1] * len(asks)
     for i, ask in enumerate(asks):
         if ask.id is None or ask.code is not None:
             continue
-        name = one_id(ask.id, view.strings)
+        name = parse_id(ask.id, view.strings)
         try:
-            found = view.codes_of(known_ids([name], view.strings)) if name is not None else None
+            stored = None if name is None else view.codes_of(keep_known_kind([name], view.strings))
         except Rejected:
-            found = None
-        if found is None or not found[1].all():
-            replies[i] = rejected(404, f"This index does not hold id {brief(str(ask.id))}.")
+            stored = None
+        if stored is None or not stored[1].all():
+            replies[i] = Rejected(404, f"This index does not hold id {shorten(str(ask.id))}.")
             continue
-        ask.id, ask.code = name, found[0].tobytes()
+        ask.id, ask.code = name, stored[0].tobytes()
         rows[i] = -1 if items is None else items.row(name)  # type: ignore[arg-type]
     return rows
 
 
-def _together(
-    asks: Sequence[Ask], rows: list[int], view: View, items: Items | None, bits: int
+def _answer_group(
+    asks: Sequence[Ask], rows: list[int], view: IndexView, items: Items | None, bits: int
 ) -> list[bytes]:
     packed = np.frombuffer(b"".join(a.code for a in asks if a.code), np.uint8)
     codes = Codes(packed.reshape(len(asks), -1), bits)
     queries = _join_questions(asks) or codes
-    among = known_ids(asks[0].among, view.strings) if asks[0].among is not None else None
+    among = keep_known_kind(asks[0].among, view.strings) if asks[0].among is not None else None
     try:
-        found = view.search(queries, max(a.k for a in asks), among)
+        results = view.search(queries, max(a.k for a in asks), among)
     except Refusal as error:
         raise Unavailable(str(error)) from error
     by_codes = queries is codes  # only Hamming distances can be counted
-    counted = _counted(asks, rows, codes, view, items, among) if by_codes else {}
-    ids, distances = found.ids.tolist(), found.distances.tolist()
-    width = found.ids.shape[1]
-    told = view.codes_of(found.ids.reshape(-1)) if found.ids.size else None
-    text = told[0].tobytes().hex() if told is not None else ""
+    counted = _count_distances(asks, rows, codes, view, items, among) if by_codes else {}
+    ids, distances = results.ids.tolist(), results.distances.tolist()
+    width = results.ids.shape[1]
+    stored = view.codes_of(results.ids.reshape(-1)) if results.ids.size else None
+    text = stored[0].tobytes().hex() if stored is not None else ""
     step = 2 * packed.size // len(asks)
     replies = []
     for i, ask in enumerate(asks):
         base = i * width * step
         hexes = [text[s : s + step] for s in range(base, base + width * step, step)] if text else []
         replies.append(
-            _reply(ask, rows[i], ids[i], distances[i], hexes, counted.get(i), items, bits)
+            _write_reply(ask, rows[i], ids[i], distances[i], hexes, counted.get(i), items, bits)
         )
     return replies
 
@@ -118,11 +114,11 @@ class Unavailable(Exception):
     """An engine failed; what it said is for the log, for it may name hosts and paths."""
 
 
-def _counted(
+def _count_distances(
     asks: Sequence[Ask],
     rows: list[int],
     queries: Codes,
-    view: View,
+    view: IndexView,
     items: Items | None,
     among: np.ndarray | None,
 ) -> dict[int, tuple[np.ndarray, dict[str, float] | None, bool]]:
@@ -150,35 +146,26 @@ def _counted(
     precisions = {
         ties: average_precision(Ranking(others), ties=ties) for ties in TIES if known.any()
     }
-    made = {}
+    by_question = {}
     for at, i in enumerate(chosen):
         defined = known[at] and np.isfinite(precisions["mean"][at])
         ap = {t: float(precisions[t][at]) for t in TIES} if defined else None
-        made[i] = (counts[at], ap, bool(known[at]))
-    return made
+        by_question[i] = (counts[at], ap, bool(known[at]))
+    return by_question
 
 
-def shown(name: int | str, items: Items | None, code: str | None = None) -> dict[str, Any]:
+def describe_item(name: int | str, items: Items | None, code: str | None = None) -> dict[str, Any]:
     """One item as JSON. ``code`` is there where the reply is a search's."""
     text = str(name)
     row = -1 if items is None else items.row(name)
+    told: dict[str, Any] = {"id": text} if code is None else {"id": text, "code": code}
     if items is None or row < 0:
-        made = {"id": text, "code": code, "label": None, "title": text, "image": None}
-    else:
-        pictured = items.pictured(row)
-        made = {
-            "id": text,
-            "code": code,
-            "label": items.label(row),
-            "title": items.title(name, row),
-            "image": f"/items/{quote(text, safe='')}/image" if pictured else None,
-        }
-    if code is None:
-        del made["code"]
-    return made
+        return {**told, "label": None, "title": text, "image": None}
+    image = f"/items/{quote(text, safe='')}/image" if items.has_picture(row) else None
+    return {**told, "label": items.label(row), "title": items.title(name, row), "image": image}
 
 
-def _reply(
+def _write_reply(
     ask: Ask,
     row: int,
     ids: list[Any],
@@ -200,7 +187,7 @@ def _reply(
             band: list[dict[str, Any]] = []
             bands.append({"distance": near, "items": band, "count": total})
             last = near
-        band.append(shown(ids[at], items, hexes[at] if hexes else ""))
+        band.append(describe_item(ids[at], items, hexes[at] if hexes else ""))
     cut = None
     if by_distance is not None:
         cut = bands[-1]["count"] - len(bands[-1]["items"]) if bands else 0

@@ -1,194 +1,280 @@
-"""The routes: FastAPI over a ``Service``, inside a ``Guard``."""
+"""The routes of a service: what each takes, who may ask, and what every reply has in common."""
 
-# annotations are values here, not texts: FastAPI reads them, and its names are known only inside
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from __future__ import annotations
+
+import hmac
+import os
+import re
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
+from time import perf_counter
 from typing import Any
+from urllib.parse import parse_qsl, unquote
 
-from rankbits import _check
-from rankbits._version import VERSION
-from rankbits.serve import schemas
-from rankbits.serve.guard import ADVICE, Guard, failure
-from rankbits.serve.limits import Rejected, brief, reject
+import httptools
+
+from rankbits.serve import reference
+from rankbits.serve.answers import Unavailable
+from rankbits.serve.asks import DEFAULT_K, parse_floats, parse_number
+from rankbits.serve.limits import Rejected, reject, shorten
 from rankbits.serve.logs import Log
 from rankbits.serve.meters import Meters
-from rankbits.serve.reference import page
 from rankbits.serve.service import PAGE, Service
-from rankbits.serve.wire import dumps
+from rankbits.serve.wire import Reply, Request, dumps, refuse
 
 STATIC = Path(__file__).parent / "static"
-FLUSH = 0.2  # seconds that a line of the log may wait
-SENTENCES = {404: "There is nothing at this address.", 405: "This address takes another method."}
+KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+METHODS = frozenset(("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH"))
+FAILED = "Something went wrong here; the log has more under the id of this request."
+DOWN = "The index cannot do that at present; the log has more under the id of this request."
 
 
-def create_app(
-    service: Service, *, log: Log | None = None, hosts: frozenset[str] | None = None
-) -> Guard:
-    """The ASGI application of a service; it closes the service at its shutdown."""
+@dataclass(frozen=True)
+class Route:
+    """``answer(app, request)`` for a method and a path gives a reply, or the JSON of one. ``query``
+    are whole numbers by name: their default, least and most; ``words`` other names of the query;
+    ``body`` is the schema of the body, ``image`` says that it is one."""
+
+    method: str
+    path: str
+    answer: Callable[[App, Request], Awaitable[Reply | bytes | dict]]
+    about: str
+    query: Mapping[str, tuple[int, int, int | None]] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+    body: dict[str, Any] | None = None
+    image: bool = False
+    token: bool = False
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        parts = re.split(r"\{(\w+)\}", self.path)
+        named = [f"(?P<{p}>.+)" if i % 2 else re.escape(p) for i, p in enumerate(parts)]
+        return re.compile("".join(named), re.DOTALL)
+
+
+class App:
+    """Admits and answers requests of a service. ``hosts``: names that a request may be addressed
+    to, so that a page elsewhere whose name was pointed at this machine reads nothing; None: any."""
+
+    def __init__(
+        self, service: Service, *, log: Log | None = None, hosts: frozenset[str] | None = None
+    ) -> None:
+        self.service, self.log, self.hosts = service, log or Log(), hosts
+        self.meters, self.inside = Meters(), 0
+        service.batcher.sizes = self.meters.batches.observe
+        self.openapi = reference.describe(ROUTES, service.limits)
+        self._patterns = [(route, route.pattern) for route in ROUTES]
+        self._frequent = {r.path.encode(): r for r in ROUTES if r.method == "POST"}
+        prefix = os.urandom(4).hex()
+        self._names = (f"{prefix}{n:08x}" for n in count())
+
+    def next_name(self) -> str:
+        """The id of the next request."""
+        return next(self._names)
+
+    def admit(self, request: Request) -> Rejected | None:
+        """Find the route of a request, and what it is refused for before its body is read."""
+        try:
+            self._check_head(request)
+        except Rejected as refusal:
+            return refusal
+        return None
+
+    def _check_head(self, request: Request) -> None:
+        host = request.header(b"host").lower()
+        if self.hosts is not None and host:
+            bare = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+            if bare not in self.hosts:
+                reject(421, "This service answers under the name it listens on only.")
+        route = request.route = self._find_route(request)
+        if route.token:
+            self._check_token(request.header(b"authorization"))
+        length = request.header(b"content-length") or "0"
+        if len(length) > 18 or int(length) > self.service.limits.body_bytes:
+            raise self.too_large()
+        if route.image:
+            kind = request.header(b"content-type").partition(";")[0].strip().lower()
+            if not (kind.startswith("image/") or kind == "application/octet-stream"):
+                reject(
+                    415, f"The body must be an image, with its Content-Type; got {shorten(kind)}."
+                )
+
+    def _check_token(self, header: str) -> None:
+        """Refuse a writer without the token, in a time that does not depend on the token."""
+        if self.service.token is None:
+            reject(403, "This service is read-only: it was started without a token.")
+        kind, _, shown = header.partition(" ")
+        same = hmac.compare_digest(shown.strip().encode(), self.service.token.encode())
+        if kind.lower() != "bearer" or not same:
+            reject(401, "Writing needs the header 'Authorization: Bearer TOKEN' with this token.")
+
+    def too_large(self) -> Rejected:
+        return Rejected(413, f"The body may have at most {self.service.limits.body_bytes:,} bytes.")
+
+    def _find_route(self, request: Request) -> Route:
+        if request.method == "POST" and request.url in self._frequent:
+            return self._frequent[request.url]
+        try:
+            url = httptools.parse_url(request.url)
+            path = unquote((url.path or b"/").decode(), errors="strict")
+            query = parse_qsl((url.query or b"").decode(), keep_blank_values=True, errors="strict")
+        except (httptools.HttpParserInvalidURLError, ValueError):
+            reject(400, "The address of this request cannot be read.")
+        method = "GET" if request.method == "HEAD" else request.method
+        fits = [(r, m) for r, p in self._patterns if (m := p.fullmatch(path)) is not None]
+        if not fits:
+            reject(404, "There is nothing at this address.")
+        for route, match in fits:
+            if route.method == method:
+                request.values.update({**dict(query), **match.groupdict()})
+                return route
+        reject(405, "This address takes another method.")
+
+    async def respond(self, request: Request) -> Reply:
+        """The reply to an admitted request, whatever goes wrong inside."""
+        assert request.route is not None
+        self.inside += 1
+        try:
+            if self.inside > self.service.limits.waiting:
+                reject(503, "Too many requests are waiting: try again in a moment.")
+            answer = await request.route.answer(self, request)
+            if isinstance(answer, Reply):
+                return answer
+            return Reply(answer if isinstance(answer, bytes) else dumps(answer))
+        except Rejected as refusal:
+            return refuse(refusal)
+        except Exception as error:
+            lines = traceback.format_exception(type(error), error, error.__traceback__)
+            self.log.event("failure", id=request.name, traceback="".join(lines))
+            down = isinstance(error, Unavailable)
+            return refuse(Rejected(503, DOWN) if down else Rejected(500, FAILED))
+        finally:
+            self.inside -= 1
+
+    def note(self, request: Request, status: int) -> None:
+        """Write a request down."""
+        spent = perf_counter() - request.began
+        method = request.method if request.method in METHODS else "-"
+        route = request.route.path if request.route is not None else "-"
+        self.log.request(method, route, status, spent, request.name)
+        self.meters.request(method, route, status, spent)
+
+    def number(self, request: Request, name: str) -> int:
+        """A whole number of the query, within the limits of its route."""
+        assert request.route is not None
+        default, least, most = request.route.query[name]
+        text = request.values.get(name)
+        if text is None:
+            return default
+        return parse_number(name, text, least, self.service.limits.k if most is None else most)
+
+
+async def check_health(app: App, request: Request) -> dict[str, str]:
+    await app.service.check_index()
+    return {"status": "ok"}
+
+
+async def check_readiness(app: App, request: Request) -> dict[str, str]:
+    await app.service.check_index()
+    await app.service.check_writing()
+    return {"status": "ok"}
+
+
+async def search_image(app: App, request: Request) -> bytes:
+    told = request.values.get("histogram", "true").lower()
+    if told not in ("true", "false"):
+        reject(422, f"histogram must be true or false; got {shorten(told)}.")
+    k = app.number(request, "k")
+    floats = parse_floats(request.values.get("ask"))
+    return await app.service.search_image(request.body, k, told == "true", floats)
+
+
+async def list_items(app: App, request: Request) -> dict[str, Any]:
+    offset, limit = app.number(request, "offset"), app.number(request, "limit")
+    return app.service.list_items(offset, limit, request.values.get("label"))
+
+
+async def show_item(app: App, request: Request) -> dict[str, Any]:
+    return app.service.item(request.values["id"])[0]
+
+
+async def show_picture(app: App, request: Request) -> Reply:
+    body, kind = await app.service.picture(request.values["id"])
+    return Reply(body, kind=kind, headers="cache-control: private, max-age=3600\r\n")
+
+
+async def compare(app: App, request: Request) -> dict[str, Any]:
+    if "id" not in request.values:
+        reject(422, "id must be given: that of the item to compare for.")
+    return await app.service.compare(request.values["id"], app.number(request, "k"))
+
+
+async def show_report(app: App, request: Request) -> dict[str, Any]:
+    if app.service.report is None:
+        reject(404, "This service has no report: it was started without --report.")
+    return app.service.report
+
+
+async def show_metrics(app: App, request: Request) -> Reply:
     try:
-        from fastapi import FastAPI, Query, Request
-        from fastapi.exceptions import RequestValidationError
-        from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
-        from fastapi.staticfiles import StaticFiles
-        from starlette.exceptions import HTTPException
-    except ImportError:
-        _check.refuse("Serving needs FastAPI and uvicorn: pip install 'rankbits[serve]'.")
+        app.meters.codes.set(await app.service.count())
+    except Unavailable:
+        app.meters.codes.set(float("nan"))
+    app.meters.bits.set(app.service.index.bits)
+    app.meters.inside.set(app.inside)
+    return Reply(app.meters.text(), kind="text/plain; version=0.0.4; charset=utf-8")
 
-    log, meters, limits = log or Log(), Meters(), service.limits
-    service.batcher.sizes = meters.sizes
 
-    @asynccontextmanager
-    async def lifespan(app: Any) -> AsyncIterator[None]:
-        async def flush() -> None:
-            while True:
-                await asyncio.sleep(FLUSH)
-                log.flush()
+async def show_openapi(app: App, request: Request) -> dict[str, Any]:
+    return app.openapi
 
-        flushing = asyncio.create_task(flush())
-        yield
-        flushing.cancel()
-        with suppress(asyncio.CancelledError):
-            await flushing
-        await asyncio.get_running_loop().run_in_executor(None, service.close)
-        log.event("stopped")
 
-    app = FastAPI(
-        title="rankbits",
-        version=VERSION,
-        description="Search of binary codes: exact, by Hamming distance, ties shown as ties.",
-        lifespan=lifespan,
-        docs_url=None,
-        redoc_url=None,
-        default_response_class=Response,
-        redirect_slashes=False,
-    )
-    app.router.redirect_slashes = False
+async def show_docs(app: App, request: Request) -> Reply:
+    return Reply(reference.page(app.openapi).encode(), kind="text/html; charset=utf-8")
 
-    def reply(value: Any, status: int = 200) -> Response:
-        return Response(dumps(value), status, media_type="application/json")
 
-    def asked(name: str) -> dict[str, Any]:
-        return {"responses": schemas.REPLIES, "openapi_extra": schemas.BODIES.get(name)}
+async def show_page(app: App, request: Request) -> Reply:
+    name = request.values.get("name", "index.html")
+    file = STATIC / name
+    if "/" in name or "\\" in name or file.suffix not in KINDS or not file.is_file():
+        reject(404, "There is nothing at this address.")
+    kind = f"{KINDS[file.suffix]}; charset=utf-8"
+    return Reply(file.read_bytes(), kind=kind, headers="cache-control: no-cache\r\n")
 
-    @app.exception_handler(Rejected)
-    async def rejected(request: Request, error: Rejected) -> Response:
-        made = reply({"error": str(error)}, error.status)
-        made.headers.update(ADVICE.get(error.status, {}))
-        return made
 
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        name, said = first["loc"][-1], str(first["msg"])
-        sentence = f"{name}: {said[:1].lower()}{said[1:]}; got {brief(first.get('input'))}."
-        return reply({"error": sentence}, 422)
-
-    @app.exception_handler(HTTPException)
-    async def unknown(request: Request, error: HTTPException) -> Response:
-        sentence = SENTENCES.get(error.status_code, "This request cannot be answered.")
-        made = reply({"error": sentence}, error.status_code)
-        made.headers.update(error.headers or {})
-        return made
-
-    @app.exception_handler(Exception)
-    async def failed(request: Request, error: Exception) -> Response:
-        status, sentence = failure(error)
-        return reply({"error": sentence}, status)
-
-    @app.get("/health", **asked("health"))
-    async def health() -> Response:
-        """Whether the service is up."""
-        return reply({"status": "ok"})
-
-    @app.get("/stats", **asked("stats"))
-    async def stats() -> Response:
-        """What is served, by which limits, and how much was asked."""
-        return reply(service.stats())
-
-    @app.post("/search", **asked("search"))
-    async def search(request: Request) -> Response:
-        """The nearest items of a stored id, a code, a vector or a text, in bands of equal
-        Hamming distance."""
-        return Response(await service.search(await request.body()), media_type="application/json")
-
-    @app.post("/search/image", **asked("image"))
-    async def search_image(
-        request: Request,
-        k: int = Query(20, ge=1, le=limits.k),
-        histogram: bool = True,
-    ) -> Response:
-        """The nearest items of an image, which is the body."""
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if not (kind.startswith("image/") or kind == "application/octet-stream"):
-            reject(415, f"The body must be an image, with its Content-Type; got {brief(kind)}.")
-        raw = await request.body()
-        made = await service.search_image(raw, k, histogram)
-        return Response(made, media_type="application/json")
-
-    @app.get("/items", **asked("items"))
-    async def items(
-        offset: int = Query(0, ge=0, le=1 << 40),
-        limit: int = Query(50, ge=1, le=PAGE),
-        label: str | None = None,
-    ) -> Response:
-        """Items in order, all or those of a label."""
-        return reply(service.listed(offset, limit, label))
-
-    @app.get("/items/{id:path}/image", **asked("picture"))
-    async def picture(id: str) -> Response:
-        """The thumbnail of an item."""
-        body, kind = await service.picture(id)
-        return Response(body, media_type=kind, headers={"cache-control": "private, max-age=3600"})
-
-    @app.get("/items/{id:path}", **asked("item"))
-    async def item(id: str) -> Response:
-        """One item."""
-        return reply(service.item(id)[0])
-
-    @app.post("/add", **asked("add"))
-    async def add(request: Request) -> Response:
-        """Remember codes or vectors under ids; on the disk before the reply."""
-        service.authorise(request.headers.get("authorization"))
-        return reply(await service.add(await request.body()))
-
-    @app.post("/remove", **asked("remove"))
-    async def remove(request: Request) -> Response:
-        """Forget ids; on the disk before the reply."""
-        service.authorise(request.headers.get("authorization"))
-        return reply(await service.remove(await request.body()))
-
-    @app.get("/compare", **asked("compare"))
-    async def compare(id: str, k: int = Query(20, ge=1, le=limits.k)) -> Response:
-        """Several codes of the same items for one query, each with its tie-aware AP."""
-        return reply(await service.compare(id, k))
-
-    @app.get("/report", **asked("report"))
-    async def report() -> Response:
-        """How the codes were judged."""
-        if service.report is None:
-            reject(404, "This service has no report: it was started without --report.")
-        return reply(service.report)
-
-    @app.get("/metrics", **asked("metrics"))
-    async def metrics() -> Response:
-        """Counts and latencies, as Prometheus reads them."""
-        gauges = {
-            "rankbits_index_codes": ("Codes in the index.", float(service.index.count())),
-            "rankbits_index_bits": ("Bits of a code.", float(service.index.bits)),
-            "rankbits_requests_inside": ("Requests at work now.", float(guard.inside)),
-        }
-        return PlainTextResponse(meters.text(gauges), media_type="text/plain; version=0.0.4")
-
-    @app.get("/docs", include_in_schema=False)
-    async def docs() -> Response:
-        return HTMLResponse(page(app.openapi()))
-
-    @app.get("/", include_in_schema=False)
-    async def index() -> Response:
-        return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
-
-    app.mount("/static", StaticFiles(directory=STATIC, check_dir=False), "static")
-    guard = Guard(app, limits, log, meters, hosts)
-    return guard
+SEARCH_K = {"k": (DEFAULT_K, 1, None)}  # up to the service's own limit
+PLACES = {"offset": (0, 0, 1 << 40), "limit": (50, 1, PAGE)}
+ROUTES = (
+    Route("POST", "/search", lambda app, request: app.service.search(request.body),
+          "The nearest items of a stored id, a code, a vector or a text, in bands of equal Hamming "
+          "distance.", body=reference.SEARCH),
+    Route("POST", "/search/image", search_image,
+          "The nearest items of an image, which is the body.",
+          SEARCH_K, ("histogram", "ask"), image=True),
+    Route("GET", "/items", list_items, "Items in order, all or those of a label.", PLACES,
+          ("label",)),
+    Route("GET", "/items/{id}/image", show_picture, "The thumbnail of an item."),
+    Route("GET", "/items/{id}", show_item, "One item."),
+    Route("POST", "/add", lambda app, request: app.service.add(request.body),
+          "Remember codes or vectors under ids; on the disk before the reply.",
+          body=reference.ADD, token=True),
+    Route("POST", "/remove", lambda app, request: app.service.remove(request.body),
+          "Forget ids; on the disk before the reply.", body=reference.REMOVE, token=True),
+    Route("GET", "/compare", compare,
+          "Several codes of the same items for one query, each with its tie-aware AP.",
+          SEARCH_K, ("id",)),
+    Route("GET", "/report", show_report, "How the codes were judged."),
+    Route("GET", "/stats", lambda app, request: app.service.stats(),
+          "What is served, by which limits, and how much was asked."),
+    Route("GET", "/health", check_health, "Whether the index answers."),
+    Route("GET", "/ready", check_readiness,
+          "Whether the index answers and, where this service writes, can be written to."),
+    Route("GET", "/metrics", show_metrics, "Counts and latencies, as Prometheus reads them."),
+    Route("GET", "/openapi.json", show_openapi, "This description."),
+    Route("GET", "/docs", show_docs, "This description as a page."),
+    Route("GET", "/", show_page, "The page."),
+    Route("GET", "/static/{name}", show_page, "A part of the page."),
+)  # fmt: skip

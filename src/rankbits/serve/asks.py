@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rankbits import _check
-from rankbits.serve.limits import Limits, brief, reject
+from rankbits.serve.limits import Limits, Rejected, reject, shorten
 from rankbits.serve.wire import loads
 from rankbits.types import Questions
 from rankbits.types.codes import check_fingerprint, check_same_encoder
@@ -22,8 +22,9 @@ DEFAULT_K = 20
 
 @dataclass
 class Ask:
-    """One question. ``code`` is packed (bytes); a vector or an id becomes one in the batch, and a
-    vector that is asked by its floats becomes a ``question`` too."""
+    """One question. ``code`` is packed (bytes); a vector or an id becomes one in the batch. What is
+    asked by its floats becomes a ``question`` too; ``floats`` None leaves that to the encoder.
+    ``refusal`` says why no code could be made."""
 
     k: int = DEFAULT_K
     id: Any = None
@@ -35,43 +36,44 @@ class Ask:
     histogram: bool = True
     floats: bool | None = None
     question: Questions | None = None
+    refusal: Rejected | None = None
     began: float = 0.0
 
 
-def fields(raw: bytes, known: Sequence[str]) -> dict[str, Any]:
+def parse_fields(raw: bytes, known: Sequence[str]) -> dict[str, Any]:
     """A JSON object with no key that is not known."""
-    found = loads(raw)
-    if not isinstance(found, dict):
-        reject(422, f"The body must be a JSON object; got {brief(found)}.")
-    for name in found:
+    body = loads(raw)
+    if not isinstance(body, dict):
+        reject(422, f"The body must be a JSON object; got {shorten(body)}.")
+    for name in body:
         if name not in known:
             near = _check.nearest(name[:60], known)
-            reject(422, f"There is no field {brief(name)}{near}; known: {', '.join(known)}.")
-    return found
+            reject(422, f"There is no field {shorten(name)}{near}; known: {', '.join(known)}.")
+    return body
 
 
 def refuse_other_encoder(body: dict[str, Any], held: str | None) -> None:
     """Refuse codes that say they were made by another encoder than the index's."""
-    given = body.get("fingerprint")
+    fingerprint = body.get("fingerprint")
     try:
-        check_fingerprint(given)
+        check_fingerprint(fingerprint)
     except _check.Refusal as sentence:
         reject(422, str(sentence))
     try:
-        check_same_encoder(given, held, "this service")
+        check_same_encoder(fingerprint, held, "this service")
     except _check.Refusal as sentence:
         reject(409, str(sentence))
 
 
-def parse(
+def parse_search(
     raw: bytes, bits: int, limits: Limits, accepts: Sequence[str], fingerprint: str | None = None
 ) -> Ask:
     """The question of a /search body, for an index of codes of the encoder ``fingerprint``.
 
-    >>> parse(b'{"code": "b0", "k": 2}', 4, Limits(), ("id", "code")).code
+    >>> parse_search(b'{"code": "b0", "k": 2}', 4, Limits(), ("id", "code")).code
     b'\\xb0'
     """
-    body = fields(raw, ("id", "code", "vector", "text", *OPTIONS))
+    body = parse_fields(raw, ("id", "code", "vector", "text", *OPTIONS))
     refuse_other_encoder(body, fingerprint)
     kinds = [kind for kind in KINDS if kind in body]
     if len(kinds) != 1:
@@ -79,20 +81,20 @@ def parse(
     kind = kinds[0]
     if kind not in accepts:
         reject(422, f"This service cannot search by {kind}; it takes {', '.join(accepts)}.")
-    ask = Ask(whole("k", body.get("k", DEFAULT_K), 1, limits.k), began=perf_counter())
+    ask = Ask(check_whole("k", body.get("k", DEFAULT_K), 1, limits.k), began=perf_counter())
     if kind == "code":
-        ask.code = code(body["code"], bits)
+        ask.code = parse_code(body["code"], bits)
     elif kind == "id":
         ask.id = body["id"]
         if isinstance(ask.id, bool) or not isinstance(ask.id, (str, int)):
-            reject(422, f"id must be a string or a whole number; got {brief(ask.id)}.")
+            reject(422, f"id must be a string or a whole number; got {shorten(ask.id)}.")
     elif kind == "vector":
-        ask.vector = vector(body["vector"])
+        ask.vector = parse_vector(body["vector"])
     else:
-        ask.text = words(body["text"])
+        ask.text = check_words(body["text"])
     _options(ask, body, limits)
-    if ask.floats and kind != "vector":
-        reject(422, f"Only a vector can be asked by its floats; got {kind}.")
+    if ask.floats and kind in ("id", "code"):
+        reject(422, f"Only a vector, an image or a text is asked by its floats; got {kind}.")
     if ask.floats and ask.radius is not None:
         reject(422, "radius is a Hamming distance: it is asked by bits.")
     return ask
@@ -100,66 +102,92 @@ def parse(
 
 def _options(ask: Ask, body: dict[str, Any], limits: Limits) -> None:
     if body.get("radius") is not None:
-        ask.radius = whole("radius", body["radius"], 0, 1 << 20)
+        ask.radius = check_whole("radius", body["radius"], 0, 1 << 20)
     if body.get("among") is not None:
-        ask.among = listed("among", body["among"], limits.batch)
-    if body.get("ask") is not None:
-        if body["ask"] not in ("bits", "floats"):
-            reject(422, f"ask must be 'bits' or 'floats'; got {brief(body['ask'])}.")
-        ask.floats = body["ask"] == "floats"
-    ask.histogram = flag("histogram", body.get("histogram", True))
+        ask.among = parse_list("among", body["among"], limits.batch)
+    ask.floats = parse_floats(body.get("ask"))
+    ask.histogram = check_flag("histogram", body.get("histogram", True))
 
 
-def whole(name: str, value: Any, least: int, most: int) -> int:
+def parse_floats(value: Any) -> bool | None:
+    """Whether ``ask`` is "floats" and not "bits"; None where the request does not say."""
+    if value not in (None, "bits", "floats"):
+        reject(422, f"ask must be 'bits' or 'floats'; got {shorten(value)}.")
+    return None if value is None else value == "floats"
+
+
+def check_whole(name: str, value: Any, least: int, most: int) -> int:
     if type(value) is not int or not least <= value <= most:
-        reject(422, f"{name} must be a whole number from {least} to {most:,}; got {brief(value)}.")
+        reject(
+            422, f"{name} must be a whole number from {least} to {most:,}; got {shorten(value)}."
+        )
     return value
 
 
-def flag(name: str, value: Any) -> bool:
+def parse_add(raw: bytes, limits: Limits, fingerprint: str | None) -> tuple[list, str, list]:
+    """The ids of an /add body, "codes" or "vectors", and as many rows of them."""
+    body = parse_fields(raw, ("ids", "codes", "vectors", "fingerprint"))
+    refuse_other_encoder(body, fingerprint)
+    ids = parse_list("ids", body.get("ids"), limits.batch)
+    if ("codes" in body) == ("vectors" in body):
+        reject(422, "Give either codes or vectors with the ids.")
+    name = "codes" if "codes" in body else "vectors"
+    rows = parse_list(name, body[name], limits.batch)
+    if len(rows) != len(ids) or not rows:
+        reject(422, f"{name} must have one row for each of {len(ids):,} ids; got {len(rows):,}.")
+    return ids, name, rows
+
+
+def parse_number(name: str, text: str, least: int, most: int) -> int:
+    """A whole number of a query, as ``whole`` takes it."""
+    plain = text.isascii() and text.isdigit() and len(text) < 19
+    return check_whole(name, int(text) if plain else text, least, most)
+
+
+def check_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        reject(422, f"{name} must be true or false; got {brief(value)}.")
+        reject(422, f"{name} must be true or false; got {shorten(value)}.")
     return value
 
 
-def listed(name: str, value: Any, most: int) -> list[Any]:
+def parse_list(name: str, value: Any, most: int) -> list[Any]:
     if not isinstance(value, list):
-        reject(422, f"{name} must be a list; got {brief(value)}.")
+        reject(422, f"{name} must be a list; got {shorten(value)}.")
     if len(value) > most:
         reject(413, f"{name} may have at most {most:,} entries; got {len(value):,}.")
     return value
 
 
-def words(value: Any) -> str:
+def check_words(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
-        reject(422, f"text must be some words; got {brief(value)}.")
+        reject(422, f"text must be some words; got {shorten(value)}.")
     return value
 
 
-def code(value: Any, bits: int) -> bytes:
+def parse_code(value: Any, bits: int) -> bytes:
     """The packed bytes of a code in hex."""
     width = (bits + 7) // 8
     try:
-        found = bytes.fromhex(value) if len(value) == 2 * width else b""
+        packed = bytes.fromhex(value) if len(value) == 2 * width else b""
     except (ValueError, TypeError):
-        found = b""
-    if len(found) != width:
-        reject(422, f"A code must be {2 * width} hex digits for {bits} bits; got {brief(value)}.")
-    if bits % 8 and found[-1] & ((1 << (8 - bits % 8)) - 1):
+        packed = b""
+    if len(packed) != width:
+        reject(422, f"A code must be {2 * width} hex digits for {bits} bits; got {shorten(value)}.")
+    if bits % 8 and packed[-1] & ((1 << (8 - bits % 8)) - 1):
         reject(422, f"The pad bits after the last of {bits} bits must be zero; some are set.")
-    return found
+    return packed
 
 
-def vector(value: Any, name: str = "vector") -> np.ndarray:
+def parse_vector(value: Any, name: str = "vector") -> np.ndarray:
     """A list of finite numbers as float32 (dim,)."""
     plain = isinstance(value, list) and all(type(x) in (int, float) for x in value)
     if not plain or not value:
-        reject(422, f"{name} must be a list of numbers; got {brief(value)}.")
+        reject(422, f"{name} must be a list of numbers; got {shorten(value)}.")
     try:
         with np.errstate(over="ignore"):
-            found = np.array(value, np.float64).astype(np.float32)
+            numbers = np.array(value, np.float64).astype(np.float32)
     except OverflowError:
         reject(422, f"{name} must be finite in 32 bits; some number is not.")
-    if not np.isfinite(found).all():
+    if not np.isfinite(numbers).all():
         reject(422, f"{name} must be finite in 32 bits; some number is not.")
-    return found
+    return numbers

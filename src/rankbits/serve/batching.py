@@ -33,7 +33,7 @@ class Batcher:
     ) -> None:
         self._work, self._most, self._limit = work, most, waiting
         self._waiting: deque[tuple[Any, Callable[[Any], object]]] = deque()
-        self._thread = ThreadPoolExecutor(1, "rankbits-search")
+        self.thread = ThreadPoolExecutor(1, "rankbits-search")
         self._loop: asyncio.AbstractEventLoop
         self._running, self._lock = False, threading.Lock()
         self.batches = self.jobs = 0
@@ -42,13 +42,13 @@ class Batcher:
     async def ask(self, job: Any) -> Any:
         answer = asyncio.get_running_loop().create_future()
 
-        def tell(found: Any) -> None:
+        def tell(reply: Any) -> None:
             if answer.done():  # whoever asked has gone
                 return
-            if isinstance(found, BaseException):
-                answer.set_exception(found)
+            if isinstance(reply, BaseException):
+                answer.set_exception(reply)
             else:
-                answer.set_result(found)
+                answer.set_result(reply)
 
         self.put(job, tell)
         return await answer
@@ -63,7 +63,7 @@ class Batcher:
             self._waiting.append((job, tell))
             begin, self._running = not self._running, True
         if begin:
-            self._thread.submit(self._drain)
+            self.thread.submit(self._drain)
 
     def _drain(self) -> None:
         """Batch after batch while anything waits. The thread takes the next one itself: the loop,
@@ -94,4 +94,4 @@ class Batcher:
         return self.jobs / self.batches if self.batches else 0.0
 
     def close(self) -> None:
-        self._thread.shutdown()
+        self.thread.shutdown()

@@ -17,10 +17,10 @@ from rankbits.kernels import Words, hamming, words
 from rankbits.metrics import average_precision, rank
 from rankbits.quantizers import H2Q, ITQ, Sign, SupervisedRotation
 from rankbits.quantizers.principal import principal_components
-from rankbits.serve.answers import TIES, shown
-from rankbits.serve.ids import one_id
+from rankbits.serve.answers import TIES, describe_item
+from rankbits.serve.ids import parse_id
 from rankbits.serve.items import Items
-from rankbits.serve.limits import brief, reject
+from rankbits.serve.limits import reject, shorten
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +40,11 @@ class Method:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class SideBySide:
     """Methods over the same items.
 
     >>> rng = np.random.default_rng(0)
-    >>> comparison = compared(rng.normal(size=(40, 8)), rng.integers(0, 2, 40), bits=4)
+    >>> comparison = make_comparison(rng.normal(size=(40, 8)), rng.integers(0, 2, 40), bits=4)
     >>> comparison.names
     ('float', 'sign', 'itq', 'h2q', 'supervised')
     >>> [len(m["bands"][0]["items"]) > 0 for m in comparison.answer("3", 5, None)["methods"]]
@@ -59,25 +59,25 @@ class Comparison:
     def names(self) -> tuple[str, ...]:
         return tuple(method.name for method in self.methods)
 
-    def answer(self, given: str, k: int, items: Items | None) -> dict[str, Any]:
-        name = one_id(given, self.ids.strings)
+    def answer(self, text: str, k: int, items: Items | None) -> dict[str, Any]:
+        name = parse_id(text, self.ids.strings)
         key = np.empty(1, object if self.ids.strings else np.int64)
         key[0] = 0 if name is None else name
         row = int(self.ids.rows_of(key)[0]) if name is not None else -1
         if row < 0 or name is None:
-            reject(404, f"There is no item {brief(given)} to compare.")
-        relevant = self._relevant(row)
-        told = [self._of(method, row, k, items, relevant) for method in self.methods]
-        return {"query": shown(name, items), "methods": told}
+            reject(404, f"There is no item {shorten(text)} to compare.")
+        relevant = self._find_relevant(row)
+        told = [self._judge(method, row, k, items, relevant) for method in self.methods]
+        return {"query": describe_item(name, items), "methods": told}
 
-    def _relevant(self, row: int) -> np.ndarray | None:
+    def _find_relevant(self, row: int) -> np.ndarray | None:
         if self.labels is None:
             return None
         own = self.labels[row]
-        found = self.labels == own if self.labels.ndim == 1 else (self.labels & own).any(axis=1)
-        return found if (self.labels.ndim == 2 or own >= 0) and found.sum() > 1 else None
+        alike = self.labels == own if self.labels.ndim == 1 else (self.labels & own).any(axis=1)
+        return alike if (self.labels.ndim == 2 or own >= 0) and alike.sum() > 1 else None
 
-    def _of(
+    def _judge(
         self, method: Method, row: int, k: int, items: Items | None, relevant: np.ndarray | None
     ) -> dict[str, Any]:
         distances = method.distances(row)
@@ -87,7 +87,7 @@ class Comparison:
             near = distances[at].item()
             if not bands or bands[-1]["distance"] != near:
                 bands.append({"distance": near, "items": []})
-            bands[-1]["items"].append(shown(self.ids.at(at[None]).tolist()[0], items))
+            bands[-1]["items"].append(describe_item(self.ids.at(at[None]).tolist()[0], items))
         last = bands[-1]
         cut = int((distances == last["distance"]).sum()) - len(last["items"])
         ap = None
@@ -100,7 +100,9 @@ class Comparison:
         return {**told, "bands": bands, "cut": cut}
 
 
-def compared(embeddings: Any, labels: Any = None, *, bits: int, ids: Any = None) -> Comparison:
+def make_comparison(
+    embeddings: Any, labels: Any = None, *, bits: int, ids: Any = None
+) -> SideBySide:
     """Fit every method to (n, dim) embeddings. Fewer bits than dimensions: sign, ITQ and H2Q work
     on the principal components. ``supervised`` is there where labels (n,) or multi-hot are; it is
     fitted to the very items it then ranks, so its AP here is that of known classes."""
@@ -109,7 +111,7 @@ def compared(embeddings: Any, labels: Any = None, *, bits: int, ids: Any = None)
     column = Column(distinct_ids(range(len(value)) if ids is None else ids, len(value), "rows"))
     norms = np.linalg.norm(value, axis=1, keepdims=True)
     unit = value / np.where(norms > 0, norms, 1)
-    base = _components(value, bits) if bits < value.shape[1] else value
+    base = _reduce(value, bits) if bits < value.shape[1] else value
     packed = -(-base.shape[1] // 8)
     methods = [Method("float", unit, 4 * value.shape[1])]
     for name, quantizer in (("sign", Sign()), ("itq", ITQ()), ("h2q", H2Q())):
@@ -118,10 +120,10 @@ def compared(embeddings: Any, labels: Any = None, *, bits: int, ids: Any = None)
     if known is not None:
         learned = SupervisedRotation(bits=min(bits, value.shape[1])).fit(value, known)
         methods.append(Method("supervised", words(learned.encode(value)), packed))
-    return Comparison(column, tuple(methods), known)
+    return SideBySide(column, tuple(methods), known)
 
 
-def _components(value: np.ndarray, bits: int) -> np.ndarray:
+def _reduce(value: np.ndarray, bits: int) -> np.ndarray:
     """The first ``bits`` principal components, (n, bits), not yet rotated by anybody."""
     mean, directions = principal_components(value)
     return ((torch.from_numpy(value).double() - mean) @ directions[:, :bits]).float().numpy()
@@ -129,7 +131,7 @@ def _components(value: np.ndarray, bits: int) -> np.ndarray:
 
 def read_comparison(
     path: str | os.PathLike[str], bits: int, items: Items | None = None
-) -> Comparison:
+) -> SideBySide:
     """Fit the methods to the ``embeddings`` of a file, with its ``labels`` and ``ids``; labels may
     also be those of the items."""
     columns = read_columns(path)
@@ -148,4 +150,4 @@ def read_comparison(
         labels = items.labels[rows] if (rows >= 0).all() else None
         if labels is not None and labels.ndim == 1 and (labels < 0).any():
             labels = None
-    return compared(columns["embeddings"], labels, bits=bits, ids=ids)
+    return make_comparison(columns["embeddings"], labels, bits=bits, ids=ids)

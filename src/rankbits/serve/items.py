@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,14 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.data import items as data_items
-from rankbits.data.folders import list_images
+from rankbits.data import tables
+from rankbits.data.folders import TABLES
 from rankbits.data.vectors import number_names
 from rankbits.indexes.checks import distinct_ids
 from rankbits.indexes.ids import Column
-from rankbits.serve.pictures import of_array, of_file
+from rankbits.serve.pictures import draw_array, draw_file
 
-COLUMNS = {
-    "id": ("id",),
-    "path": ("path", "file", "image"),
-    "label": ("label", "class"),
-    "title": ("title", "name", "text"),
-}
+COLUMNS = {**tables.COLUMNS, "id": ("id",), "title": ("title", "name", "text")}
 KEPT = 512  # thumbnails in memory
 
 
@@ -83,7 +79,7 @@ class Items:
     def _name(self, number: int) -> str:
         return self.names[number] if number < len(self.names) else str(number)
 
-    def labelled(self, text: str) -> np.ndarray:
+    def find_labelled(self, text: str) -> np.ndarray:
         """The rows whose label is ``text``, or one of whose labels it is."""
         if self.labels is None:
             return np.empty(0, np.int64)
@@ -98,44 +94,44 @@ class Items:
             return np.flatnonzero(self.labels[:, number]) if inside else np.empty(0, np.int64)
         return np.flatnonzero(self.labels == number)
 
-    def pictured(self, row: int) -> bool:
+    def has_picture(self, row: int) -> bool:
         if row < 0:
             return False
         return self._images is not None or bool(self._paths is not None and self._paths[row])
 
     def picture(self, row: int) -> tuple[bytes, str] | None:
         """The thumbnail of an item and its type; None where there is none."""
-        if not self.pictured(row):
+        if not self.has_picture(row):
             return None
-        found = self._kept.get(row)
-        if found is None:
+        picture = self._kept.get(row)
+        if picture is None:
             if self._images is not None:
-                found = of_array(self._images[row])
+                picture = draw_array(self._images[row])
             else:
                 assert self._paths is not None
-                found = of_file(str(self._paths[row]))
+                picture = draw_file(str(self._paths[row]))
             if len(self._kept) >= KEPT:
                 self._kept.pop(next(iter(self._kept)), None)
-            self._kept[row] = found
-        return found
+            self._kept[row] = picture
+        return picture
 
 
-def items_of(known: data_items.Items) -> Items:
+def describe_items(items: data_items.Items) -> Items:
     """What the page shows of the items that an index was made of."""
-    inputs = known.inputs
+    inputs = items.inputs
     pixels = isinstance(inputs, np.ndarray) and inputs.ndim == 4
     return Items(
-        known.ids,
-        titles=known.titles,
-        labels=known.labels,
-        names=known.names,
+        items.ids,
+        titles=items.titles,
+        labels=items.labels,
+        names=items.names,
         images=inputs if pixels else None,  # type: ignore[arg-type]
-        paths=None if known.paths is None else known.paths.tolist(),
+        paths=None if items.paths is None else items.paths.tolist(),
     )
 
 
 def read_items(path: str | os.PathLike[str], strings: bool | None) -> Items:
-    """Items of a folder of images or of a table (.csv, .tsv).
+    """Items of a folder of images or of a table (.csv, .tsv, .parquet).
 
     A folder's images are numbered in the order of their names, as ``rankbits embed`` reads them;
     where the index holds strings their ids are their paths below the folder. The folder an image
@@ -144,69 +140,40 @@ def read_items(path: str | os.PathLike[str], strings: bool | None) -> Items:
     """
     source = Path(path)
     if source.is_dir():
-        return _of_folder(source, bool(strings))
+        items = data_items.read_items(source)
+        return describe_items(items if strings else replace(items, ids=np.arange(len(items))))
     if not source.is_file():
         _check.refuse(f"{source} does not exist.")
-    if source.suffix not in (".csv", ".tsv"):
-        _check.refuse(f"{source} must be a folder of images or a table (.csv, .tsv).")
-    return _of_table(source, bool(strings))
+    if source.suffix not in TABLES:
+        _check.refuse(f"{source} must be a folder of images or a table ({', '.join(TABLES)}).")
+    texts = tables.read_table(source)
+    columns = {name.strip().lower(): values for name, values in texts.items()}
+    rows = max(map(len, columns.values()), default=0)
+    if not rows:
+        _check.refuse(f"{source} must have a header and rows.")
 
+    def find(wanted: str) -> list[str] | None:
+        name = next((name for name in COLUMNS[wanted] if name in columns), None)
+        return None if name is None else [text.strip() for text in columns[name]]
 
-def _of_folder(folder: Path, strings: bool) -> Items:
-    found = list_images(folder)
-    if not found:
-        _check.refuse(f"{folder} holds no image.")
-    paths = list(found)
-    below = [data_items.file_id(path, folder) for path in paths]
-    numbers, names = number_names("/".join(above) for above in found.values())
-    labelled = any(found.values())
-    return Items(
-        below if strings else range(len(paths)),
-        titles=below,
-        labels=numbers if labelled else None,
-        names=names if labelled else (),
-        paths=paths,
-    )
-
-
-def _of_table(source: Path, strings: bool) -> Items:
-    try:
-        with open(source, encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.reader(file, delimiter="\t" if source.suffix == ".tsv" else ","))
-    except (UnicodeDecodeError, csv.Error):
-        _check.refuse(f"{source} is not a table in UTF-8 text.")
-    header, rows = (rows[0] if rows else []), [row for row in rows[1:] if row]
-    if not rows or any(len(row) != len(header) for row in rows):
-        _check.refuse(f"{source} must have a header and rows of as many fields.")
-    held = {
-        wanted: next((i for i, n in enumerate(header) if n.strip().lower() in spelled), None)
-        for wanted, spelled in COLUMNS.items()
-    }
-
-    def column(wanted: str) -> list[str] | None:
-        at = held[wanted]
-        return None if at is None else [row[at].strip() for row in rows]
-
-    ids: Any = column("id")
-    if ids is None:
-        ids = [str(i) for i in range(len(rows))]
+    ids: Any = find("id") or [str(row) for row in range(rows)]
     if not strings:
         try:
             ids = [int(name) for name in ids]
         except ValueError:
             _check.refuse(f"The ids of {source} must be whole numbers, as those of the index are.")
-    paths = column("path")
-    labels, names = _table_labels(column("label"))
+    paths = find("path")
+    labels, names = _number_labels(find("label"))
     return Items(
         ids,
-        titles=column("title") or paths,
+        titles=find("title") or paths,
         labels=labels,
         names=names,
         paths=None if paths is None else [str(source.parent / p) if p else None for p in paths],
     )
 
 
-def _table_labels(texts: list[str] | None) -> tuple[np.ndarray | None, tuple[str, ...]]:
+def _number_labels(texts: list[str] | None) -> tuple[np.ndarray | None, tuple[str, ...]]:
     """One label a row, -1 where empty; several where any row joins them by ``|`` or ``;``."""
     if texts is None:
         return None, ()

@@ -11,8 +11,9 @@ from rankbits._check import Refusal
 @dataclass(frozen=True)
 class Limits:
     """What one request may cost. ``batch`` bounds the rows of a write and the ids of a filter,
-    ``waiting`` the requests that are open at once, and ``seconds`` how long a client may take to
-    send a head, to send a body, or to read an answer.
+    ``waiting`` the requests that are open at once, ``held_bytes`` what all requests that are not
+    answered yet may hold together, and ``seconds`` how long a client may take to send a request (a
+    body gets another second for every 64 KiB) or to read an answer.
 
     >>> Limits(k=100).k
     100
@@ -24,9 +25,10 @@ class Limits:
     batch: int = 10_000
     waiting: int = 2000
     head_bytes: int = 1 << 16
+    held_bytes: int = 256 << 20
     seconds: float = 20.0
 
-    def shown(self) -> dict[str, int]:
+    def to_dict(self) -> dict[str, int]:
         return {name: getattr(self, name) for name in ("k", "body_bytes", "pixels", "batch")}
 
 
@@ -42,10 +44,10 @@ def reject(status: int, sentence: str) -> NoReturn:
     raise Rejected(status, sentence)
 
 
-def brief(value: object, most: int = 60) -> str:
+def shorten(value: object, most: int = 60) -> str:
     """A value of a request, in quotes, cut where it is long.
 
-    >>> brief("x" * 100, 5)
+    >>> shorten("x" * 100, 5)
     "'xxxx..."
     """
     text = repr(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 
 import numpy as np
 
@@ -13,25 +14,27 @@ SIDE = 256  # the longest a thumbnail is
 CRISP = 64  # smaller images are enlarged by whole steps, each pixel a square
 
 
-def of_file(path: str) -> tuple[bytes, str]:
+def draw_file(path: str) -> tuple[bytes, str]:
     """The middle square of an image file, at most ``SIDE`` wide, and its type."""
+    if not os.path.isfile(path):  # a pipe would keep its reader waiting for ever
+        _check.refuse(f"{path} is not a file.")
     side = min(SIDE, *measure(path))
     pixels = decode(path, side)
-    return _written(pixels, "PNG") if side <= CRISP else _written(pixels, "JPEG")
+    return _encode(pixels, "PNG") if side <= CRISP else _encode(pixels, "JPEG")
 
 
-def of_array(pixels: np.ndarray) -> tuple[bytes, str]:
+def draw_array(pixels: np.ndarray) -> tuple[bytes, str]:
     """An image (h, w) or (h, w, channels), uint8, as PNG; small ones with pixels as squares.
 
-    >>> of_array(np.zeros((8, 8), np.uint8))[1]
+    >>> draw_array(np.zeros((8, 8), np.uint8))[1]
     'image/png'
     """
     step = max(1, CRISP // max(pixels.shape[:2]))
     large = pixels.repeat(step, axis=0).repeat(step, axis=1)
-    return _written(large, "PNG")
+    return _encode(large, "PNG")
 
 
-def _written(pixels: np.ndarray, form: str) -> tuple[bytes, str]:
+def _encode(pixels: np.ndarray, form: str) -> tuple[bytes, str]:
     try:
         from PIL import Image
     except ImportError:

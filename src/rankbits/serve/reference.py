@@ -1,10 +1,112 @@
-"""/docs: the OpenAPI description as a plain page, which needs no script and no network."""
+"""The description of the routes, as OpenAPI (/openapi.json) and as a plain page (/docs), which
+needs no script and no network. ``asks`` reads the bodies and words its own refusals."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from rankbits._version import VERSION
+from rankbits.serve.limits import Limits
+
+if TYPE_CHECKING:
+    from rankbits.serve.app import Route
+
+ABOUT = "Search of binary codes: exact, by Hamming distance, ties shown as ties."
+TEXT: dict[str, Any] = {"type": "string"}
+ID: dict[str, Any] = {"anyOf": [TEXT, {"type": "integer"}]}
+IDS: dict[str, Any] = {"type": "array", "items": ID}
+HEX: dict[str, Any] = {**TEXT, "description": "packed bytes of a code in hex"}
+VECTOR: dict[str, Any] = {"type": "array", "items": {"type": "number"}, "minItems": 1}
+FINGERPRINT: dict[str, Any] = {
+    **TEXT,
+    "pattern": "^[0-9a-f]{16}$",
+    "description": "the encoder that made the codes; another one than the index's is refused",
+}
+ASK: dict[str, Any] = {**TEXT, "enum": ["bits", "floats"]}
+IMAGE: dict[str, Any] = {**TEXT, "format": "binary"}
+
+
+def _object(properties: dict[str, Any], required: list[str], *one_of: str) -> dict[str, Any]:
+    choice = {"oneOf": [{"required": [name]} for name in one_of]} if one_of else {}
+    shape = {"type": "object", "properties": properties, "required": required}
+    return {**shape, "additionalProperties": False, **choice}
+
+
+SEARCH = _object(
+    {
+        "id": ID,
+        "code": HEX,
+        "vector": VECTOR,
+        "text": TEXT,
+        "k": {"type": "integer", "minimum": 1, "default": 20},
+        "radius": {"type": "integer", "minimum": 0},
+        "among": IDS,
+        "histogram": {"type": "boolean", "default": True},
+        "ask": ASK,
+        "fingerprint": FINGERPRINT,
+    },
+    [],
+    *("id", "code", "vector", "text"),
+)
+ADD = _object(
+    {
+        "ids": IDS,
+        "codes": {"type": "array", "items": HEX},
+        "vectors": {"type": "array", "items": VECTOR},
+        "fingerprint": FINGERPRINT,
+    },
+    ["ids"],
+    *("codes", "vectors"),
+)
+REMOVE = _object({"ids": IDS}, ["ids"])
+ERROR = _object({"error": TEXT}, ["error"])
+REFUSALS = (400, 401, 403, 404, 405, 408, 409, 413, 415, 421, 422, 431, 503)
+
+
+def describe(routes: Sequence[Route], limits: Limits) -> dict[str, Any]:
+    """The OpenAPI document of routes."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _describe_route(route, limits)
+    info = {"title": "rankbits", "version": VERSION, "description": ABOUT}
+    return {"openapi": "3.1.0", "info": info, "paths": paths}
+
+
+def _describe_route(route: Route, limits: Limits) -> dict[str, Any]:
+    parameters = [_parameter(name, "path", TEXT) for name in re.findall(r"\{(\w+)\}", route.path)]
+    for name, (default, least, most) in route.query.items():
+        most = limits.k if most is None else most
+        number = {"type": "integer", "default": default, "minimum": least, "maximum": most}
+        parameters.append(_parameter(name, "query", number))
+    for name in route.words:
+        kind = {"histogram": {"type": "boolean"}, "ask": ASK}.get(name, TEXT)
+        parameters.append(_parameter(name, "query", kind, required=name == "id"))
+    if route.token:
+        token = {**TEXT, "description": "Bearer TOKEN"}
+        parameters.append(_parameter("Authorization", "header", token))
+    refused = {"description": "Refused, in one sentence.", "content": _content(ERROR)}
+    replies = {"200": {"description": "Answered."}, **{str(s): refused for s in REFUSALS}}
+    told = {"description": route.about, "parameters": parameters, "responses": replies}
+    if route.body is not None:
+        told["requestBody"] = {"required": True, "content": _content(route.body)}
+    elif route.image:
+        told["requestBody"] = {"required": True, "content": _content(IMAGE, "image/*")}
+    return told
+
+
+def _parameter(
+    name: str, where: str, schema: dict[str, Any], required: bool | None = None
+) -> dict[str, Any]:
+    needed = where != "query" if required is None else required
+    return {"name": name, "in": where, "required": needed, "schema": schema}
+
+
+def _content(schema: dict[str, Any], kind: str = "application/json") -> dict[str, Any]:
+    return {kind: {"schema": schema}}
 
 
 def page(openapi: dict[str, Any]) -> str:
@@ -28,20 +130,14 @@ def page(openapi: dict[str, Any]) -> str:
         for method, what in methods.items():
             parts.append(f"<section><h2>{escape(method.upper())} {escape(path)}</h2>")
             parts.append(f"<p>{escape(what.get('description', ''))}</p>")
-            parts += _parameters(what.get("parameters", []))
+            rows = [
+                f"<tr><th scope='row'>{escape(p['name'])}</th><td>{escape(p['in'])}</td>"
+                f"<td><code>{escape(json.dumps(p['schema']))}</code></td></tr>"
+                for p in what.get("parameters", [])
+            ]
+            parts += ["<table>", *rows, "</table>"] if rows else []
             for kind, content in what.get("requestBody", {}).get("content", {}).items():
                 shape = json.dumps(content["schema"], indent=2)
                 parts.append(f"<h3>Body: {escape(kind)}</h3><pre>{escape(shape)}</pre>")
             parts.append("</section>")
     return "".join([*parts, "</main></body></html>"])
-
-
-def _parameters(listed: list[dict[str, Any]]) -> list[str]:
-    if not listed:
-        return []
-    rows = [
-        f"<tr><th scope='row'>{escape(p['name'])}</th><td>{escape(p['in'])}</td>"
-        f"<td><code>{escape(json.dumps(p.get('schema', {})))}</code></td></tr>"
-        for p in listed
-    ]
-    return ["<table>", *rows, "</table>"]

@@ -1,21 +1,27 @@
-"""Listening: a service behind uvicorn, until a signal ends it."""
+"""Listening: a service on a socket, until a signal ends it."""
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import signal
 import socket
 import sys
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from rankbits import _check
 from rankbits.serve.logs import Log
 from rankbits.serve.service import Service
 
-IDLE = 30  # seconds a connection may be kept without a request
+if TYPE_CHECKING:
+    from rankbits.serve.app import App
+    from rankbits.serve.crowd import Crowd
+
 GRACE = 30  # seconds that requests in flight are given at the end
-SPARE = 64  # files that are not connections
+MOST = 4096  # connections
+BACKLOG = 1024  # connections that wait to be accepted
 
 
 def is_loopback(host: str) -> bool:
@@ -31,34 +37,78 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def most_connections() -> int:
+def choose_most_connections() -> int:
+    """How many connections may be open: so many that files, and those just accepted, have room."""
     try:
         import resource
     except ImportError:
         return 500
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 4096 if hard == resource.RLIM_INFINITY else min(4096, hard)
+    wanted = 2 * MOST if hard == resource.RLIM_INFINITY else min(2 * MOST, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
-    return max(SPARE, min(4096, soft) - SPARE)
+    return MOST if soft == resource.RLIM_INFINITY else min(MOST, soft // 2)
 
 
-def bound(host: str, port: int) -> socket.socket:
+def open_socket(host: str, port: int) -> socket.socket:
     """A socket that listens there; port 0 is any free one."""
     _check.whole("port", port, 0)
     if port > 65535:
         _check.refuse(f"port must be at most 65535; got {port}.")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    listening = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host, port))
-        made.listen(1024)  # so that whoever reads where it is finds it there
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(BACKLOG)  # so that whoever reads where it is finds it there
     except OSError as error:
-        made.close()
+        listening.close()
         _check.refuse(f"Cannot listen on {host}, port {port}: {error.strerror or error}.")
-    return made
+    return listening
+
+
+def create_app(
+    service: Service, *, log: Log | None = None, hosts: frozenset[str] | None = None
+) -> App:
+    """The routes of a service, ready to answer; a missing extra is refused."""
+    try:
+        from rankbits.serve.app import App
+    except ImportError:
+        _check.refuse("Serving needs more packages: pip install 'rankbits[serve]'.")
+    return App(service, log=log, hosts=hosts)
+
+
+async def listen(
+    app: App, listening: socket.socket, ended: asyncio.Event, begin: Callable[[Crowd], object]
+) -> None:
+    """Answer on a socket until ``ended`` is set; then finish what is in flight, close the index.
+    ``begin`` is called when requests and signals are heard."""
+    from rankbits.serve.crowd import Crowd
+
+    loop, crowd = asyncio.get_running_loop(), Crowd(app, choose_most_connections())
+    server = await loop.create_server(crowd.meet, sock=listening, backlog=BACKLOG)
+    watching = asyncio.create_task(crowd.watch())
+    with suppress(NotImplementedError, RuntimeError, ValueError):  # in the main thread only
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, ended.set)
+    begin(crowd)
+    await ended.wait()
+    server.close()
+    await crowd.finish(GRACE)
+    watching.cancel()
+    await loop.run_in_executor(None, app.service.close)
+    app.log.event("stopped")
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run to the end in uvloop, where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(work)
+    else:
+        uvloop.run(work)
 
 
 def serve(
@@ -74,50 +124,27 @@ def serve(
     On a loopback address only requests to a loopback name are answered. Elsewhere anybody who can
     reach the machine can search; writing needs the token in any case.
     """
-    try:
-        import httptools
-        import uvicorn
-
-        from rankbits.serve.connection import connection
-        from rankbits.serve.express import express
-    except ImportError:
-        _check.refuse("Serving needs FastAPI and uvicorn: pip install 'rankbits[serve]'.")
-    from rankbits.serve.app import create_app
-
-    assert httptools
-    log = log or Log()
     loopback = is_loopback(host)
     hosts = frozenset(("localhost", "127.0.0.1", "[::1]", host, f"[{host}]")) if loopback else None
     app = create_app(service, log=log, hosts=hosts)
-    listening = bound(host, port)
+    listening = open_socket(host, port)
     service.warm()
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{listening.getsockname()[1]}/"
     reach = "" if loopback else " Anybody who can reach this machine can search it."
     writes = "Writing needs the token." if service.writable else "Read-only: no token was given."
-    config = uvicorn.Config(
-        app,
-        http=express(connection(service.limits, most_connections()), service, app),
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=IDLE,
-        timeout_graceful_shutdown=GRACE,
-        backlog=1024,
-    )
     # a thread that wants the interpreter gets it within half a millisecond, not five: searches
     # end in threads, and their answers should not wait for the loop's turn to end
     sys.setswitchinterval(0.0005)
-    held, bits = service.index.count(), service.index.bits
-    log.event("started", count=held, bits=bits)
-    say(f"{url} serves {held:,} codes of {bits} bits. {writes}{reach}")
-    sys.stdout.flush()
-    if threading.current_thread() is threading.main_thread():
-        # uvicorn raises the signal again once it has ended in order: that is no failure
-        signal.signal(signal.SIGTERM, lambda *_: None)
+    rows, bits = service.index.count(), service.index.bits
+
+    def begin(crowd: Crowd) -> None:
+        app.log.event("started", count=rows, bits=bits)
+        say(f"{url} serves {rows:,} codes of {bits} bits. {writes}{reach}")
+        sys.stdout.flush()
+
+    async def work() -> None:
+        await listen(app, listening, asyncio.Event(), begin)
+
     with listening:
-        uvicorn.Server(config).run(sockets=[listening])
+        run(work())

@@ -6,12 +6,14 @@ snapshot: it searches, but it neither counts all distances nor returns the code 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from rankbits._check import Refusal
 from rankbits.indexes import HammingIndex, Index, scan
+from rankbits.indexes.checks import parse_ids
 from rankbits.indexes.segments import Segment
 from rankbits.indexes.shortlist import search_questions
 from rankbits.kernels import LaidOut, Words, hamming_counts
@@ -19,33 +21,12 @@ from rankbits.serve.items import Items
 from rankbits.types import Codes, Questions, Results
 
 
-class View(Protocol):
-    """What answers need of an index."""
-
-    @property
-    def count(self) -> int: ...
-
-    @property
-    def strings(self) -> bool | None: ...
-
-    def search(self, queries: Codes | Questions, k: int, among: np.ndarray | None) -> Results: ...
-
-    def codes_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """Packed codes of ids, and which are here; None where the index cannot return codes."""
-
-    def counts(
-        self, queries: Codes, labels: np.ndarray | None, among: np.ndarray | None
-    ) -> np.ndarray | None:
-        """(Q, bits + 1, 2) items by distance, relevant or not; None where the index cannot
-        count."""
-
-
 class Frozen:
     """A ``HammingIndex`` (in memory, a file, DuckDB) at one moment."""
 
     def __init__(self, index: HammingIndex, labels: Labels) -> None:
-        self.state, self.bits, self._labels = index._now(), index.bits, labels
-        self.count, self.strings = self.state.count, self.state.strings
+        self.state, self.bits, self._labels = index.snapshot(), index.bits, labels
+        self.strings = self.state.strings
 
     def search(self, queries: Codes | Questions, k: int, among: np.ndarray | None) -> Results:
         allowed = scan.candidates(self.state, None, among, len(queries))
@@ -60,33 +41,60 @@ class Frozen:
         return find(queries, k)
 
     def codes_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Packed codes of ids, and which are here."""
         out = np.zeros((len(ids), -(-self.bits // 64)), np.uint64)
         here = np.zeros(len(ids), bool)
         for segment in self.state.segments:
             rows = segment.find(ids)
-            found = rows >= 0
-            out[found] = segment.words.words[:, rows[found]].T
-            here |= found
+            inside = rows >= 0
+            out[inside] = segment.words.words[:, rows[inside]].T
+            here |= inside
         return out.view(np.uint8)[:, : (self.bits + 7) // 8], here
+
+    def holds(self, name: int | str) -> bool:
+        """Whether an id is here."""
+        try:
+            return bool(self.codes_of(parse_ids(name))[1].all())
+        except Refusal:
+            return False
+
+    def list_ids(self, offset: int, limit: int) -> list[Any]:
+        """Ids by order of insertion, without making the column of all."""
+        ids: list[Any] = []
+        for segment in self.state.segments:
+            if offset >= segment.live:
+                offset -= segment.live
+                continue
+            rows = np.arange(len(segment.words))
+            if segment.alive is not None:
+                rows = rows[segment.alive]
+            ids += segment.ids.at(rows[offset : offset + limit - len(ids)]).tolist()
+            offset = 0
+            if len(ids) >= limit:
+                break
+        return ids
 
     def counts(
         self, queries: Codes, labels: np.ndarray | None, among: np.ndarray | None
     ) -> np.ndarray:
+        """(Q, bits + 1, 2) items by distance, relevant or not."""
         total = np.zeros((len(queries), self.bits + 1, 2), np.int64)
         for segment in self.state.segments:
             theirs = None if labels is None else self._labels.of(segment)
             if among is not None:
                 rows = segment.find(among)
-                total += _counted(queries, segment, labels, theirs, np.unique(rows[rows >= 0]))
+                total += _count_distances(
+                    queries, segment, labels, theirs, np.unique(rows[rows >= 0])
+                )
             else:
-                total += _counted(queries, segment, labels, theirs, None)
+                total += _count_distances(queries, segment, labels, theirs, None)
                 if segment.alive is not None:  # the removed are few: counted, and taken away
                     gone = np.flatnonzero(~segment.alive)
-                    total -= _counted(queries, segment, labels, theirs, gone)
+                    total -= _count_distances(queries, segment, labels, theirs, gone)
         return total
 
 
-def _counted(
+def _count_distances(
     queries: Codes,
     segment: Segment,
     labels: np.ndarray | None,
@@ -109,28 +117,30 @@ class Labels:
 
     def __init__(self, items: Items | None) -> None:
         self._items = items
-        self._made: WeakKeyDictionary[Segment, np.ndarray] = WeakKeyDictionary()
+        self._by_segment: WeakKeyDictionary[Segment, np.ndarray] = WeakKeyDictionary()
 
     def of(self, segment: Segment) -> np.ndarray | None:
         if self._items is None or self._items.labels is None:
             return None
-        made = self._made.get(segment)
-        if made is None:
+        theirs = self._by_segment.get(segment)
+        if theirs is None:
             rows = self._items.rows(segment.ids.all())
             labels = self._items.labels
-            made = labels[rows].copy()
-            made[rows < 0] = -1 if labels.ndim == 1 else False
-            self._made[segment] = made
-        return made
+            theirs = labels[rows].copy()
+            theirs[rows < 0] = -1 if labels.ndim == 1 else False
+            self._by_segment[segment] = theirs
+        return theirs
 
 
 class Elsewhere:
     """A database that is asked over a connection."""
 
     def __init__(self, index: Index) -> None:
-        self._index, self.count = index, index.count()
-        self.strings: bool | None = None
-        self.bits = index.bits
+        self._index = index
+
+    @property
+    def strings(self) -> bool | None:
+        return self._index.has_string_ids
 
     def search(self, queries: Codes | Questions, k: int, among: np.ndarray | None) -> Results:
         return self._index.search(queries, k, among=among)
@@ -142,5 +152,8 @@ class Elsewhere:
         return None
 
 
-def view_of(index: Index, labels: Labels) -> View:
+IndexView = Frozen | Elsewhere
+
+
+def take_view(index: Index, labels: Labels) -> IndexView:
     return Frozen(index, labels) if isinstance(index, HammingIndex) else Elsewhere(index)

@@ -1,16 +1,80 @@
-"""JSON on the wire: orjson where it is installed, the standard library elsewhere."""
+"""What travels between a connection and the routes: requests, replies and JSON."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from rankbits.serve.limits import reject
+from rankbits.serve.limits import Rejected, reject
+
+if TYPE_CHECKING:
+    from rankbits.serve.app import Route
 
 try:
     import orjson
 except ImportError:
     orjson = None  # type: ignore[assignment]
+
+POLICY = (
+    "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; "
+    "form-action 'self'; frame-ancestors 'none'"
+)
+SAFE = (
+    f"content-security-policy: {POLICY}\r\nx-content-type-options: nosniff\r\n"
+    "referrer-policy: no-referrer\r\ncross-origin-resource-policy: same-origin\r\n"
+)
+PHRASES = {status.value: status.phrase for status in HTTPStatus}
+ADVICE = {401: "www-authenticate: Bearer\r\n", 503: "retry-after: 1\r\n"}
+
+
+@dataclass
+class Request:
+    """One request. ``refusal`` is there where it is refused by its head alone."""
+
+    method: str = "-"
+    url: bytes = b""
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    keep_alive: bool = True
+    body: bytes = b""
+    route: Route | None = None
+    values: dict[str, str] = field(default_factory=dict)  # parts of the path, and the query
+    refusal: Rejected | None = None
+    name: str = ""
+    began: float = field(default_factory=perf_counter)
+    held: int = 0  # bytes that it is reckoned to cost until it is answered
+
+    def header(self, name: bytes) -> str:
+        return self.headers.get(name, b"").decode("latin-1").strip()
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One reply; ``headers`` are whole lines."""
+
+    body: bytes
+    status: int = 200
+    kind: str = "application/json"
+    headers: str = ""
+
+    def to_bytes(self, name: str, *, close: bool, head_only: bool = False) -> bytes:
+        """The reply to the request ``name`` as it is sent, with the headers that all replies
+        have."""
+        last = "connection: close\r\n" if close else ""
+        head = (
+            f"HTTP/1.1 {self.status} {PHRASES[self.status]}\r\ncontent-type: {self.kind}\r\n"
+            f"content-length: {len(self.body)}\r\n{self.headers}{SAFE}x-request-id: {name}\r\n"
+            f"{last}\r\n"
+        )
+        return head.encode() if head_only else head.encode() + self.body
+
+
+def refuse(error: Rejected) -> Reply:
+    """The reply to a request that is refused."""
+    body = dumps({"error": str(error)})
+    return Reply(body, error.status, headers=ADVICE.get(error.status, ""))
 
 
 def _constant(name: str) -> NoReturn:

@@ -79,10 +79,8 @@ class PostgresIndex(Connected, Index):
             )
             found = {name: (kind, size) for name, kind, size in cursor.fetchall()}
             place = f"The table {self.table}"
-            known = (("bigint", "text"), "bit")
-            if found and (
-                len(found) != 2 or found["id"][0] not in known[0] or found["code"][0] != known[1]
-            ):
+            kinds = [found[name][0] for name in ("id", "code") if name in found]
+            if found and kinds not in (["bigint", "bit"], ["text", "bit"]):
                 _check.refuse(f"{place} was not made by rankbits; name another table.")
             self.bits = agree_on_bits(place, found["code"][1] if found else None, bits)
             if self.bits > MOST_BITS:
