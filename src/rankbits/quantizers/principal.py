@@ -66,9 +66,10 @@ def keep_directions(moments: Moments, bits: int) -> tuple[torch.Tensor, torch.Te
     mean, directions = moments.principal()
     dim, rank = directions.shape
     if rank < 2 and bits > rank:
+        columns = " (n_features = 1)" if dim == 1 else ""  # the words that scikit-learn looks for
         _check.refuse(
-            f"embeddings vary in {rank} direction{'' if rank == 1 else 's'} only, too few for "
-            f"{bits} bits: at least 2 are needed."
+            f"embeddings vary in {rank} direction{'' if rank == 1 else 's'} only{columns}, too few "
+            f"for {bits} bits: at least 2 are needed."
         )
     if rank < min(bits, dim):
         warnings.warn(
