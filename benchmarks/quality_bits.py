@@ -105,7 +105,9 @@ def train_faiss(judge: Judge, words: str, seed: int) -> tuple[Any, np.ndarray, f
     database, queries = (
         np.ascontiguousarray(rows @ turn, np.float32) for rows in (judge.database, judge.queries)
     )
-    index = faiss.index_factory(dim, words, faiss.METRIC_INNER_PRODUCT)
+    # principal components are centred, which inner products notice and Euclidean distances do not
+    metric = faiss.METRIC_L2 if words.startswith("PCA") else faiss.METRIC_INNER_PRODUCT
+    index = faiss.index_factory(dim, words, metric)
     begin = time.perf_counter()
     index.train(database)
     fitted = time.perf_counter()
