@@ -100,7 +100,10 @@ METRICS = (
     "precision_at", "recall_at", "hit_at", "reciprocal_rank", "precision_within", "recall_within",
     "precision_recall_curve",
 )  # fmt: skip
-QUANTIZERS = ("Sign", "RandomRotation", "ITQ", "H2Q", "SupervisedRotation", "Projection")
+QUANTIZERS = (
+    "Sign", "RandomRotation", "ITQ", "H2Q", "SupervisedRotation", "SupervisedProjection",
+    "Projection", "Reconstruction",
+)  # fmt: skip
 
 
 def api() -> str:
@@ -141,7 +144,9 @@ def all_quantizers() -> str:
         "| `auto` | `SupervisedRotation` with labels; else `Projection`, or `H2Q` where bits = dim"
         " |\n| `sign`, `random`, `itq`, `h2q` | the class of that name |\n"
         "| `supervised` | `SupervisedRotation` |\n"
-        "| `pca`, `neighbours` | `Projection` with that `objective` |"
+        "| `pca`, `neighbours` | `Projection` with that `objective` |\n"
+        "| `classes` | `SupervisedProjection` |\n"
+        "| `reconstruct` | `Reconstruction`, to be asked by floats: keeps most of the neighbours |"
     )
     return page("Quantizers", said, of(quantizers, QUANTIZERS))
 
