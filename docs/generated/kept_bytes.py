@@ -10,13 +10,13 @@ from generated.rows import RESULTS, Row, origin, read, table
 
 NAMES = {"scifact": "SciFact, 5,183 abstracts", "clinc150": "CLINC150, 6,000 short texts"}
 OURS = "Reconstruction, groups of 4"
-DRAWN = (
-    OURS,
-    "Projection, float questions",
-    "Projection, Hamming",
-    "faiss OPQ",
-    "faiss RaBitQ of principal components",
-)
+DRAWN = {
+    OURS: "Reconstruction",
+    "Projection, float questions": "Projection, floats",
+    "Projection, Hamming": "Projection, Hamming",
+    "faiss OPQ": "faiss OPQ",
+    "faiss RaBitQ of principal components": "faiss RaBitQ",
+}
 OPENING = """# What bytes keep
 
 A vector of 384 floats has 1,536 bytes. How much of its neighbourhood do 8, 16, 32, 48 or 96 bytes
@@ -43,7 +43,7 @@ results = index.search(quantizer.ask(queries), k=10)      # float queries, bits 
 
 A `Reconstruction` learns vectors for every 4 bits; with few rows it also learns these rows by
 heart. Codes of new items are therefore worth less than those of the rows it was fitted to, until
-there are some ten rows for each of its `bits / 4 * 16` vectors; `group=1` has 8 times fewer.
+there are some ten rows for each of its `bits / 4 * 16` vectors; `group=1` has 4 times fewer.
 """
 
 
@@ -77,14 +77,14 @@ def draw(rows: list[Row]) -> str:
     panels = []
     for name, title in NAMES.items():
         curves = {}
-        for method in DRAWN:
+        for method, said in DRAWN.items():
             points = [
                 (float(size), statistics.mean(found))
                 for size in sorted({row["bytes"] for row in rows})
                 if (found := select(rows, name, method, size, "recall_10"))
             ]
             if points:
-                curves[method] = points
+                curves[said] = points
         if curves:
             panels.append(Panel(title.split(",")[0], lines=curves))
     return lines(panels, "recall of the 10 nearest by bytes an item", "bytes", "recall")
