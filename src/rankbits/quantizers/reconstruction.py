@@ -24,7 +24,7 @@ TRIES = 4
 
 
 class Reconstruction(Quantizer):
-    """The least loss for a number of bits: a code stands for an embedding, and says which.
+    """Bits from which embeddings can best be rebuilt: the least loss for a number of bits.
 
     Each ``group`` of bits (1, 2, 4 or 8) chooses one of 2**group vectors, and their sum is what
     the code stands for. Vectors and choices are learned in turn so that the sums come nearest to

@@ -242,8 +242,7 @@ class DuckDBIndex(HammingIndex):
     def search(
         self, queries: Any, k: int, *, among: Any = None, where: str | None = None, **options: Any
     ) -> Results:
-        """The k nearest for each query among the ids and rows allowed, (Q, min(k, candidates));
-        ``options`` are those of every index."""
+        """The k nearest of the ids and rows allowed; ``options`` are those of every index."""
         checks.check_k(k)
         return super().search(queries, k, among=self._allowed(among, where), **options)
 

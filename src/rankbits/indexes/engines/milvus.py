@@ -234,10 +234,8 @@ class MilvusIndex(Index):
         with self._asking():
             which = self._filter(among)
             held = self._count(which) if which is not None else 0
-            found = (
-                self._hits(queries, min(held, MOST), which, how) if held else [()] * len(queries)
-            )
-            for hits in found:
+            nothing: list = [()] * len(queries)
+            for hits in self._hits(queries, min(held, MOST), which, how) if held else nothing:
                 if len(hits) == MOST < held:
                     _check.refuse(f"Milvus finds at most {MOST:,} for a query; lessen the radius.")
                 ids += read_ids(hits, self._text)
