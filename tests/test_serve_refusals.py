@@ -214,10 +214,10 @@ def test_an_engine_that_fails_says_so_in_the_log_only():
 
         add = remove = within = None
 
-        def search(self, codes, k=10, *, among=None):
+        def _search_codes(self, queries, k, among):
             if k == 7:
                 raise rb.Refusal("The database at db.example is gone.")
-            return self.held.search(codes, k, among=among)
+            return self.held.search(queries, k, among=among)
 
     far = Far()
     assert isinstance(take_view(far, None), Elsewhere)

@@ -132,10 +132,7 @@ def rank_by_embeddings(
         if codes and prepared is not None:
             steps += hamming(codes[0][part], prepared).astype(np.int64) * int(8 * FINE)
         keys = (steps << 8) | find_grades(part)
-        if exclude_self:
-            keys[np.arange(part.stop - s), np.arange(s, part.stop)] = np.iinfo(np.int64).max
-        keys.sort(axis=1)
-        yield rank_runs(keys[:, : keys.shape[1] - exclude_self])
+        yield _rank_keys(keys, s if exclude_self else None)
 
 
 def rank_by_questions(
@@ -163,10 +160,17 @@ def rank_by_questions(
         whole = (far + np.float32(0)).view(np.int32).astype(np.int64)
         whole ^= (whole >> 31) & 0x7FFFFFFF  # floats in the order of whole numbers
         keys = (whole << 8) | find_grades(part)
-        if exclude_self:
-            keys[np.arange(part.stop - s), np.arange(s, part.stop)] = np.iinfo(np.int64).max
-        keys.sort(axis=1)
-        yield rank_runs(keys[:, : keys.shape[1] - exclude_self])
+        yield _rank_keys(keys, s if exclude_self else None)
+
+
+def _rank_keys(keys: np.ndarray, first: int | None) -> Ranking:
+    """The rankings of keys (distance << 8 | grade), (Q, N). ``first``: the database's row of the
+    first query, where each query is left out of its own ranking."""
+    if first is not None:
+        rows = np.arange(len(keys))
+        keys[rows, first + rows] = np.iinfo(np.int64).max
+    keys.sort(axis=1)
+    return rank_runs(keys if first is None else keys[:, :-1])
 
 
 def _scale_rows(

@@ -104,9 +104,9 @@ class Index(abc.ABC):
             _check.refuse("shortlist is for questions (encoder.ask); codes are searched exactly.")
         return self._search_codes(asked, k, among)
 
+    @abc.abstractmethod
     def _search_codes(self, queries: Codes, k: int, among: Any) -> Results:
         """The k nearest by Hamming distance; arguments are checked, but for ``among``."""
-        raise NotImplementedError
 
     def _search_questions(
         self, questions: Questions, k: int, among: Any, precision: str, shortlist: int | None

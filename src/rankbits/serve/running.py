@@ -89,7 +89,8 @@ async def listen(
     loop, crowd = asyncio.get_running_loop(), Crowd(app, choose_most_connections())
     server = await loop.create_server(crowd.meet, sock=listening, backlog=BACKLOG)
     watching = asyncio.create_task(crowd.watch())
-    with suppress(NotImplementedError, RuntimeError, ValueError):  # in the main thread only
+    # signals reach the main thread only, and Windows' event loop takes none: there ``ended`` alone
+    with suppress(NotImplementedError, RuntimeError, ValueError):
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)
     begin(crowd)
