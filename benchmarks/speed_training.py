@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import torch
@@ -89,9 +91,9 @@ def main() -> None:
 
     draw = np.random.default_rng(options.seed)
     examples = Examples(draw.integers(0, 256, (5000, 32, 32, 3), np.uint8), np.arange(5000) % 10)
-    model = "efficientnet-lite0" if cuda else "conv"
-    settings = {"model": model, "bits": BITS, "augment": "crop", "seed": options.seed}
-    for size in (128, 256) if cuda else (256,):
+    models = ("efficientnet-lite0", "resnet50") if cuda else ("conv",)
+    for model, size in product(models, (128, 256) if cuda else (256,)):
+        settings = {"model": model, "bits": BITS, "augment": "crop", "seed": options.seed}
         peers, work = {}, {}
         for loss in ("tie-aware-ap", "cel"):
             config = TrainConfig(loss=loss, batch_size=size, **settings)
@@ -100,6 +102,11 @@ def main() -> None:
             peers[f"step, {loss}"] = stepper(trainer)
         config = TrainConfig(loss="tie-aware-ap", batch_size=size, chunk=size // 4, **settings)
         peers["step, tie-aware-ap, 4 chunks"] = stepper(made(config, examples, device))
+        if cuda:
+            graphed = replace(config, graphs=True)
+            peers["step, tie-aware-ap, 4 chunks, graphs"] = stepper(made(graphed, examples, device))
+            graphed = replace(graphed, chunk=None)
+            peers["step, tie-aware-ap, graphs"] = stepper(made(graphed, examples, device))
         # the balanced sampler rounds a batch to whole classes: 10 x 25 of 256
         drawn = len(next(iter(made(config, examples, device).sampler)))
         work = {p: size if p.startswith("bare") else drawn for p in peers}
@@ -108,7 +115,8 @@ def main() -> None:
         title = f"{model}, batches of {size}, amp {amp}"
         bench.report(title, timings, ("bare forward-backward",), amp=amp)
     if cuda:
-        chunk = 128
+        model, chunk = models[0], 128
+        settings["model"] = model
         for size in (128, 512, 2048):
             row = {}
             for label, part in (("one pass", None), ("chunks of 128", chunk)):

@@ -56,7 +56,7 @@ class LaidOut:
     @cached_property
     def signs(self) -> np.ndarray:
         """Where whole weights are positive, uint64 (Q, W)."""
-        return _pack_words(self.whole > 0)  # type: ignore[operator]
+        return _pack_words(np.greater(self.whole, 0))  # type: ignore[arg-type]
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -64,7 +64,8 @@ class LaidOut:
     def __getitem__(self, rows: np.ndarray) -> LaidOut:
         names = ("weights", "bases", "whole", "steps")
         parts: dict[str, Any] = {name: getattr(self, name) for name in names}
-        return replace(self, **{n: None if p is None else p[rows] for n, p in parts.items()})
+        taken: dict[str, Any] = {n: None if p is None else p[rows] for n, p in parts.items()}
+        return replace(self, **taken)
 
 
 def round_weights(weights: np.ndarray, levels: int) -> tuple[np.ndarray, np.ndarray]:

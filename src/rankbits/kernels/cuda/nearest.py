@@ -124,7 +124,8 @@ class Asked(NamedTuple):
     bases: torch.Tensor | None = None
 
     def part(self, rows: slice) -> Asked:
-        return Asked(*(None if side is None else side[rows].contiguous() for side in self))
+        sides: list[Any] = [None if side is None else side[rows].contiguous() for side in self]
+        return Asked(*sides)
 
 
 def spread_bits(words: torch.Tensor, first: int = 0, number: int | None = None) -> torch.Tensor:
