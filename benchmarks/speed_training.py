@@ -21,7 +21,7 @@ import torch
 from _bench import Bench, compare, peak_cuda
 from rankbits.data.examples import Examples
 from rankbits.data.loading import Batch, Loader
-from rankbits.data.samplers import sampler
+from rankbits.data.samplers import make_sampler
 from rankbits.losses.named import make_loss
 from rankbits.train import TrainConfig
 from rankbits.train.loop import Trainer
@@ -36,7 +36,7 @@ BITS = 32
 def made(config: TrainConfig, examples: Examples, device: torch.device) -> Trainer:
     inputs = inputs_of(examples, config)
     run = Run(build_model(config, inputs), config, inputs)
-    batches = sampler("auto", examples.labels, None, config.batch_size)
+    batches = make_sampler("auto", examples.labels, None, config.batch_size)
     loss = make_loss(config.loss, config.width, examples.labels, **(config.options or {}))
     return Trainer(run, examples, None, batches, BatchLoss(loss), Processes(device))
 
@@ -83,6 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--save", action="store_true", help="append rows to results/")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--models", nargs="*", default=["efficientnet-lite0", "resnet50"])
     options = parser.parse_args()
     cuda = torch.cuda.is_available()
     device = torch.device("cuda" if cuda else "cpu")
@@ -91,7 +92,7 @@ def main() -> None:
 
     draw = np.random.default_rng(options.seed)
     examples = Examples(draw.integers(0, 256, (5000, 32, 32, 3), np.uint8), np.arange(5000) % 10)
-    models = ("efficientnet-lite0", "resnet50") if cuda else ("conv",)
+    models = options.models if cuda else ["conv"]
     for model, size in product(models, (128, 256) if cuda else (256,)):
         settings = {"model": model, "bits": BITS, "augment": "crop", "seed": options.seed}
         peers, work = {}, {}

@@ -16,6 +16,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")
 @pytest.mark.parametrize("chunk", [None, 16])
 def test_a_run_by_graphs_has_the_same_weights(chunk):
     draw = np.random.default_rng(0)

@@ -32,7 +32,8 @@ class LaidOut:
     """Questions as kernels want them; rows can be taken out of them.
 
     ``whole`` int8 (Q, bits) is None where the weights are asked as floats. The distance is
-    ``step`` x sum, and with a decoder (2 ``step`` x sum - ``base``) / length.
+    ``step`` x sum, and with a decoder, which ``bases`` are for, (2 ``step`` x sum - ``base``) /
+    length.
     """
 
     weights: np.ndarray
@@ -94,7 +95,9 @@ def lay_out(questions: Questions, precision: str = "int4") -> LaidOut:
         bases = questions.offsets + np.abs(weights).sum(axis=1, dtype=np.float64)
         return LaidOut(weights, bases, decoder)
     whole, steps = round_weights(weights, LEVELS[precision])
-    bases = questions.offsets + steps * np.abs(whole).sum(axis=1, dtype=np.float64)
+    bases = questions.offsets
+    if decoder is not None:
+        bases = bases + steps * np.abs(whole).sum(axis=1, dtype=np.int32).astype(np.float64)
     return LaidOut(weights, bases, decoder, whole, steps, LEVELS[precision])
 
 

@@ -74,9 +74,9 @@ class _Graphs:
         here.wait_stream(side)
         del z
         self.forward, self.backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.forward):
+        with torch.cuda.graph(self.forward, stream=side):
             self.z = self._go_forward()
-        with torch.cuda.graph(self.backward, pool=self.forward.pool()):
+        with torch.cuda.graph(self.backward, pool=self.forward.pool(), stream=side):
             self._go_back(self.z, trained)
 
     def _go_forward(self) -> torch.Tensor:

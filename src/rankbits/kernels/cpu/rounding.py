@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from rankbits.kernels.backend import run_tasks
-from rankbits.kernels.cpu.counting import read_only, tiles
+from rankbits.kernels.backend import run_tasks, threads
+from rankbits.kernels.cpu.counting import read_only
+
+CELLS = 1 << 16  # weights that are worth the way to another thread
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc"})  # sums in float64 may be taken in any order
@@ -41,10 +43,11 @@ def round_weights(
 ) -> tuple[np.ndarray, np.ndarray]:
     (weights,) = read_only(weights)
     whole, steps = np.empty(weights.shape, np.int8), np.empty(len(weights), np.float32)
-    run_tasks(
-        lambda tile: _round_tile(
-            weights[tile], clips, np.float32(levels), whole[tile], steps[tile]
-        ),
-        tiles(len(weights)),
-    )
+    size = max(1, CELLS // weights.shape[1], -(-len(weights) // threads()))
+
+    def work(start: int) -> None:
+        tile = slice(start, start + size)
+        _round_tile(weights[tile], clips, np.float32(levels), whole[tile], steps[tile])
+
+    run_tasks(work, range(0, len(weights), size))
     return whole, steps
