@@ -32,8 +32,7 @@ class LaidOut:
     """Questions as kernels want them; rows can be taken out of them.
 
     ``whole`` int8 (Q, bits) is None where the weights are asked as floats. The distance is
-    ``step`` x sum, and with a decoder, which ``bases`` are for, (2 ``step`` x sum - ``base``) /
-    length.
+    ``step`` x sum, and with a decoder (2 ``step`` x sum - ``base``) / length.
     """
 
     weights: np.ndarray
@@ -95,9 +94,8 @@ def lay_out(questions: Questions, precision: str = "int4") -> LaidOut:
         bases = questions.offsets + np.abs(weights).sum(axis=1, dtype=np.float64)
         return LaidOut(weights, bases, decoder)
     whole, steps = round_weights(weights, LEVELS[precision])
-    bases = questions.offsets
-    if decoder is not None:
-        bases = bases + steps * np.abs(whole).sum(axis=1, dtype=np.int32).astype(np.float64)
+    totals = np.abs(whole).sum(axis=1, dtype=np.int32)
+    bases = questions.offsets + steps * totals.astype(np.float64)
     return LaidOut(weights, bases, decoder, whole, steps, LEVELS[precision])
 
 
