@@ -8,6 +8,7 @@ random (dropout) is put back before its second pass.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -92,16 +93,12 @@ class _State:
         self.dtype = torch.get_autocast_dtype(self.kind)
 
     def __enter__(self) -> None:
-        self._contexts = [
-            torch.random.fork_rng(self.devices),
-            torch.autocast(self.kind, self.dtype, enabled=self.autocast),
-        ]
-        for context in self._contexts:
-            context.__enter__()
+        self._contexts = ExitStack()
+        self._contexts.enter_context(torch.random.fork_rng(self.devices))
+        self._contexts.enter_context(torch.autocast(self.kind, self.dtype, enabled=self.autocast))
         torch.set_rng_state(self.cpu)
         for device, state in zip(self.devices, self.others, strict=True):
             torch.cuda.set_rng_state(state, device)
 
     def __exit__(self, *error: Any) -> None:
-        for context in reversed(self._contexts):
-            context.__exit__(*error)
+        self._contexts.close()

@@ -61,7 +61,7 @@ class BitsEvaluator(BaseEvaluator):
         self.primary_metric = primary or f"bits_{self.only[0]}"
 
     def __call__(
-        self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1
+        self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1
     ) -> dict[str, float]:
         queries, database = (
             np.asarray(
