@@ -55,9 +55,12 @@ class Texts:
         widest = int(self.lengths[rows].max())
         return {name: column[at, :widest] for name, column in self.columns.items()}
 
-    def freeze(self, model: Any) -> Frozen:
-        """The same texts as embeddings of a network that is not trained."""
-        return Frozen(self.embed(model, np.arange(len(self.lengths))))
+    def freeze(self, model: Any, path: Path) -> Frozen:
+        """The same texts as embeddings of a network that is not trained, made once and kept."""
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            np.save(path, self.embed(model, np.arange(len(self.lengths))))
+        return Frozen(np.load(path))
 
     @torch.no_grad()
     def embed(self, model: Any, rows: np.ndarray, batch: int = 512) -> np.ndarray:
@@ -75,6 +78,7 @@ class Frozen(Texts):
     """Texts that a network has embedded already: what a layer of bits is trained on."""
 
     def __init__(self, embeddings: np.ndarray) -> None:
+        self.embeddings = embeddings
         self.columns = {"sentence_embedding": torch.from_numpy(embeddings).to(DEVICE)}
         self.lengths = np.full(len(embeddings), embeddings.shape[1])
 

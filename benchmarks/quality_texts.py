@@ -134,14 +134,14 @@ class Trainer:
         self.model = open_model(asked.model)
         self.data = read_set(name)
         self.texts = Texts(self.model, self.data.texts)
-        self.frozen = self.texts.freeze(self.model)
+        self.frozen = self.texts.freeze(self.model, Path(asked.starts) / f"{name}.npy")
         self.starts = {bits: self._start(bits) for bits in asked.bits}
 
     def _start(self, bits: int) -> Any:
         """The projection of untrained embeddings to ``bits``, made once and kept in a folder."""
         path = Path(self.asked.starts) / f"{self.name}_{bits}.safetensors"
         rows = np.random.default_rng(0).permutation(self.data.documents)[:5000]
-        sample = self.frozen.columns["sentence_embedding"].cpu().numpy()[rows]
+        sample = self.frozen.embeddings[rows]
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             rb.Projection(bits).fit(sample).save(path)
@@ -204,22 +204,17 @@ def write(bench: Bench, asked: argparse.Namespace, title: str, row: dict[str, An
 
 def run_untrained(asked: argparse.Namespace, bench: Bench) -> None:
     model = open_model(asked.model)
+    makers = [getattr(rb, name) for name in asked.quantizers]
     for name in asked.sets:
         data = read_set(name)
-        texts = Texts(model, data.texts)
-        rows = data.test.queries, data.test.database
-        queries, database = (texts.embed(model, part) for part in rows)
+        frozen = Texts(model, data.texts).freeze(model, Path(asked.starts) / f"{name}.npy")
+        queries, database = (
+            frozen.embeddings[rows] for rows in (data.test.queries, data.test.database)
+        )
         new = data.test.find_new(data.train)
         for seed in asked.seeds:
-            for method, way, bits, row in quantize(
-                data.test,
-                queries,
-                database,
-                (rb.Projection, rb.Reconstruction),
-                asked.bits,
-                seed,
-                new,
-            ):
+            judged = quantize(data.test, queries, database, makers, asked.bits, seed, new)
+            for method, way, bits, row in judged:
                 facts = {"method": method, "asked": way, "bits": bits, "seed": seed}
                 row = {"set": name, "part": "untrained", **facts, **row}
                 write(bench, asked, f"{name}, untrained", row)
@@ -275,9 +270,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", choices=("untrained", "trained"))
     parser.add_argument("--model", help="folder of a sentence-transformers model")
-    parser.add_argument("--starts", default="starts", help="folder of projections, made once")
+    parser.add_argument("--starts", default="starts", help="folder of what is made once")
     parser.add_argument("--sets", nargs="+", default=list(SETS))
     parser.add_argument("--bits", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--quantizers", nargs="+", default=["Projection", "Reconstruction"])
     parser.add_argument("--choosing-bits", type=int, default=256)
     parser.add_argument("--batches", type=int, nargs="+", default=[128, 4096], help="texts a step")
     parser.add_argument("--peer-batch", type=int, default=256)
