@@ -97,7 +97,8 @@ def test_the_evaluator_reports_what_evaluate_says(folder, tmp_path):
 
 @pytest.mark.parametrize("pairs", [False, True])
 def test_the_trainer_of_sentence_transformers_learns_better_bits(folder, tmp_path, pairs):
-    """Labels, or a query of each topic and its documents in chunks; it evaluates bits on the way and keeps the figures."""
+    """The dataset has labels, or a query and a document in each row, embedded in chunks; bits are
+    evaluated after each epoch."""
     pytest.importorskip("accelerate", reason="sentence-transformers' trainer needs accelerate")
     datasets = pytest.importorskip("datasets", reason="the trainer needs the package datasets")
     from rankbits.texts import BitsEvaluator
