@@ -18,7 +18,8 @@ from rankbits.quantizers.projection import MOST_ROWS
 from rankbits.quantizers.starts import first_signs, guess_signs, predict_signs
 from rankbits.types import Codes, Decoder, Questions
 
-RIDGE = 10.0  # rows that hold the vectors of a group back from leaving their linear part
+RIDGE = 10.0  # rows that hold the vectors of a group back from leaving their linear part,
+FEW_RIDGE = 100.0  # where there are fewer rows than vectors: new items then keep as much by groups
 ROUNDS = 16  # of choosing bits and solving for vectors in turn; the first third is linear
 TRIES = 4
 
@@ -28,8 +29,9 @@ class Reconstruction(Quantizer):
 
     Each ``group`` of bits (1, 2, 4 or 8) chooses one of 2**group vectors, and their sum is what
     the code stands for. Vectors and choices are learned in turn so that the sums come nearest to
-    the rows, which are scaled to unit length (for cosine similarity). Larger groups lose less and
-    need more rows to learn from: some ten for each of the bits / group * 2**group vectors.
+    the rows, which are scaled to unit length (for cosine similarity). Larger groups lose less. Of
+    new rows codes keep less than of those that were fitted, until there are some ten rows for each
+    of the bits / group * 2**group vectors.
 
     Search it with questions, ``index.search(quantizer.ask(queries), k)``: queries keep their
     floats, and are compared with what the codes stand for (``decode``), so that nothing but the
@@ -83,10 +85,11 @@ class Reconstruction(Quantizer):
         known = _unit_rows(drawn)
         choices = tables.choose_by_signs(first_signs(known, ends, self.seed), group)
         step = 1 << (-bits % group)
+        hold_back = FEW_RIDGE if len(known) < choices.shape[1] << group else RIDGE
         levels = tables.solve_levels(known, choices, group, ends, None)
         for turn in range(rounds):
             choices = tables.refine(known, choices, levels, tables.add_grams(levels), step, tries)
-            ridge = None if 3 * turn < rounds else RIDGE
+            ridge = None if 3 * turn < rounds else hold_back
             levels = tables.solve_levels(known, choices, group, ends, ridge)
         choices = tables.refine(known, choices, levels, tables.add_grams(levels), step, tries)
         self._keep_levels(levels, group, ends)
