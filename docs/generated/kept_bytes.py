@@ -31,7 +31,7 @@ count.
 """
 ADVICE = """
 **Which to take.** `rb.Reconstruction(bits)` with float questions, where the queries' floats are
-at hand and an index of ours searches: it keeps the most at every number of bytes below.
+at hand and an index of ours searches; peers that keep as much are named below.
 `rb.Projection(bits)` where plain Hamming distance must do: its codes are signs of a linear map,
 work in any engine, fold into a network, and gain from float questions, too.
 
@@ -118,7 +118,10 @@ def find_rivals(rows: list[Row]) -> str:
             if theirs and statistics.mean(theirs) > statistics.mean(ours[size]) - room:
                 near.append(f"{method} ({title.split(',')[0]}, {size} bytes)")
     said = ", ".join(near) or "none"
-    return f"Peers that are ahead of it, or less than two deviations behind: {said}.\n"
+    return (
+        f"Peers that are ahead of it, or less than two deviations behind: {said}. A residual "
+        "quantizer has 256 vectors for every byte, and learns the rows of a small set by heart.\n"
+    )
 
 
 def draw(rows: list[Row]) -> str:
