@@ -25,6 +25,8 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
 
 collect_ignore_glob = [] if find_spec("triton") else ["src/rankbits/kernels/cuda/*"]
+if not find_spec("sentence_transformers"):
+    collect_ignore_glob.append("src/rankbits/texts/evaluators.py")
 
 TOGETHER = (
     "tests/test_engine_faults.py",  # one PostgreSQL

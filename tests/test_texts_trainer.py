@@ -11,7 +11,7 @@ import torch
 
 import rankbits as rb
 from rankbits.losses import FastAP, Nested
-from rankbits.texts import RankingLoss, add_bits
+from rankbits.texts import BitsModel, RankingLoss, add_bits
 
 sentence_transformers = pytest.importorskip("sentence_transformers")
 transformers = pytest.importorskip("transformers")
@@ -128,3 +128,43 @@ def test_the_trainer_of_sentence_transformers_learns_better_bits(folder, tmp_pat
     logged = [entry for entry in trainer.state.log_history if "eval_bits_NDCG@10" in entry]
     assert len(logged) == 4
     assert logged[-1]["eval_bits_NDCG@10"] == pytest.approx(after["bits_NDCG@10"])
+
+
+@pytest.mark.parametrize("questions", [False, True])
+def test_boards_rank_as_we_do(folder, questions):
+    """mteb runs the bits on a small task of ours; its nDCG@10 lies between our ties' worst and
+    best."""
+    mteb = pytest.importorskip("mteb")
+    datasets = pytest.importorskip("datasets")
+    from mteb.abstasks.retrieval import AbsTaskRetrieval
+    from mteb.abstasks.task_metadata import TaskMetadata
+
+    (asking, asked), (texts, labels) = draw_texts(8, 6), draw_texts(24, 7)
+    model = add_bits(open_model(folder), texts, 8)
+
+    class Topics(AbsTaskRetrieval):
+        metadata = TaskMetadata(
+            name="Topics", description="", dataset={"path": "rankbits/topics", "revision": "1"},
+            type="Retrieval", category="t2t", eval_splits=["test"], eval_langs=["eng-Latn"],
+            main_score="ndcg_at_10",
+        )  # fmt: skip
+
+        def load_data(self, **options):
+            def column(rows):
+                ids = [str(number) for number in range(len(rows))]
+                return datasets.Dataset.from_dict({"id": ids, "text": rows})
+
+            qrels = {
+                str(q): {str(d): 1 for d in np.flatnonzero(labels == topic)}
+                for q, topic in enumerate(asked)
+            }
+            parts = {"queries": column(asking), "corpus": column(texts), "relevant_docs": qrels}
+            self.dataset = {"default": {"test": {**parts, "top_ranked": None}}}
+            self.data_loaded = True
+
+    bits = BitsModel(model, questions=questions)
+    (result,) = mteb.evaluate(bits, Topics(), cache=None, co2_tracker=False).task_results
+    codes, queries = rb.pack(model.encode(texts)), model.encode(asking)
+    ask = rb.Questions(queries) if questions else rb.pack(queries)
+    figure = rb.evaluate(ask, codes, asked, labels, only=("NDCG@10",), k=10).figures["NDCG@10"]
+    assert figure.worst - 1e-4 <= result.scores["test"][0]["ndcg_at_10"] <= figure.best + 1e-4

@@ -6,7 +6,8 @@
     loss = RankingLoss(model, Nested(FastAP(bins=20), (64, 128)), signs="database", chunk=64)
     SentenceTransformerTrainer(model, args, train_dataset=pairs, loss=loss).train()
 
-It needs ``pip install 'rankbits[text]'``; ``import rankbits`` does not load this room.
+It needs ``pip install 'rankbits[text]' 'sentence-transformers[train]'``, and ``BitsModel`` needs
+``'rankbits[mteb]'``; ``import rankbits`` does not load this room.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from __future__ import annotations
 from typing import Any
 
 from rankbits import _check
+from rankbits.texts.boards import BitsModel
 from rankbits.texts.heads import add_bits
 from rankbits.texts.losses import RankingLoss
 
-__all__ = ["BitsEvaluator", "RankingLoss", "add_bits"]
+__all__ = ["BitsEvaluator", "BitsModel", "RankingLoss", "add_bits"]
 
 
 def __getattr__(name: str) -> Any:
