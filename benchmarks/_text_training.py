@@ -175,11 +175,11 @@ def train_model(
     head = list(model[-1].parameters()) if own else []
     known = {id(parameter) for parameter in head}
     steps = len(batches)
-    groups = [
-        {"params": [p for p in model.parameters() if id(p) not in known]},
+    body = [p for p in model.parameters() if id(p) not in known]
+    groups: list[dict[str, Any]] = [
+        {"params": body, "lr": settings.reach / steps},
         {"params": head, "lr": settings.layer_reach / steps},
     ]
-    groups[0]["lr"] = settings.reach / steps
     optimizer = torch.optim.AdamW([g for g in groups if g["params"]], weight_decay=0.01)
     warm = max(1, steps // 10)
     schedule = torch.optim.lr_scheduler.LambdaLR(

@@ -47,7 +47,7 @@ def judge(
     report = rb.evaluate(
         queries, database, **split.grading(), k=(10, 100), gain="linear", only=FIGURES
     )
-    row = {}
+    row: dict[str, float] = {}
     for figure in report.figures.values():
         row |= {figure.name: figure.value, f"{figure.name} worst": figure.worst}
         row[f"{figure.name} best"] = figure.best
@@ -90,7 +90,7 @@ def rescore(queries: np.ndarray, database: np.ndarray) -> np.ndarray:
     looks at 4 times as many."""
     from sentence_transformers.util.quantization import quantize_embeddings, semantic_search_faiss
 
-    codes = quantize_embeddings(database, "ubinary")
+    codes: Any = quantize_embeddings(database, "ubinary")
     results, *_ = semantic_search_faiss(
         queries, corpus_embeddings=codes, corpus_precision="ubinary", top_k=10, rescore_multiplier=4
     )
@@ -117,7 +117,7 @@ def quantize(
                 yield make.__name__, way, bits, judge(split, ask(queries), codes, new)
         if seed == 0:  # nothing is drawn
             theirs = [rows[:, :bits] for rows in (queries, database)]
-            figures = judge(split, *map(rb.pack, theirs), new)
+            figures = judge(split, rb.pack(theirs[0]), rb.pack(theirs[1]), new)
             yield "binary quantisation", "Hamming", bits, figures
             try:
                 figures = judge_ranked(split, rescore(*theirs), new)
@@ -216,8 +216,8 @@ def run_untrained(asked: argparse.Namespace, bench: Bench) -> None:
             judged = quantize(data.test, queries, database, makers, asked.bits, seed, new)
             for method, way, bits, row in judged:
                 facts = {"method": method, "asked": way, "bits": bits, "seed": seed}
-                row = {"set": name, "part": "untrained", **facts, **row}
-                write(bench, asked, f"{name}, untrained", row)
+                facts = {"set": name, "part": "untrained", **facts, **row}
+                write(bench, asked, f"{name}, untrained", facts)
 
 
 def run_trained(asked: argparse.Namespace, bench: Bench) -> None:
