@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 import rankbits as rb
 from rankbits.losses import FastAP, Nested, TieAwareAP, TieAwareNDCG, fastap_loss
-from rankbits.texts import RankingLoss
+from rankbits.texts import BitsModel, RankingLoss
 from rankbits.texts.losses import name_texts
 
 
@@ -156,12 +157,39 @@ def test_nested_prefixes_learn_what_the_whole_does_not():
     assert loss.loss.alpha == 3.0 and loss.takes_alpha and loss.takes_database
 
 
+class Lengths:
+    """Makes floats of texts, from their lengths, and bits and questions as an ``Encoder`` does."""
+
+    def embed(self, texts: list[str]) -> np.ndarray:
+        return np.array([[len(text) - 2.5, len(text) - 4.5] for text in texts], np.float32)
+
+    def encode(self, texts: list[str]) -> rb.Codes:
+        return rb.pack(self.embed(texts))
+
+    def ask(self, texts: list[str]) -> rb.Questions:
+        return rb.Questions(self.embed(texts))
+
+
+def test_boards_get_signs_of_documents_and_floats_of_questions():
+    batches = [{"text": ["a", "bcd"]}, {"text": ["efghi"]}]
+    signs = np.array([[-1, -1], [1, -1], [1, 1]], np.float32)
+    model = BitsModel(Lengths(), questions=True)
+    documents = model.encode(batches, prompt_type="document")
+    np.testing.assert_array_equal(documents, signs)
+    questions = model.encode(batches, prompt_type="query")
+    np.testing.assert_array_equal(questions, [[-1.5, -3.5], [0.5, -1.5], [2.5, 0.5]])
+    np.testing.assert_array_equal(BitsModel(Lengths()).encode(batches, prompt_type="query"), signs)
+    np.testing.assert_array_equal(model.similarity(questions, documents)[0], [5, 2, -5])
+    np.testing.assert_array_equal(model.similarity_pairwise(questions, documents), [5, 2, 3])
+
+
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
         (lambda: RankingLoss(Tiny(), "cel"), "loss must be one of"),
         (lambda: RankingLoss(Tiny(), signs="all"), "signs must be one of"),
         (lambda: RankingLoss(Tiny(), chunk=0), "chunk must be"),
+        (lambda: BitsModel(Lengths(), name="bits"), "name must be owner/model"),
         (lambda: RankingLoss(Tiny())([make_column([[1]])]), "needs a column 'label'"),
         (
             lambda: RankingLoss(Tiny())([make_column([[1]])] * 2, torch.tensor([[1, 2]])),
