@@ -13,7 +13,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from generated import api, commands, kept_bytes, protocols, rows  # noqa: E402
+from generated import api, commands, kept_bytes, protocols, rows, trained_texts  # noqa: E402
 
 SITE = HERE.parent / "site"
 NOTEBOOK = HERE / "notebooks" / "first_steps.ipynb"
@@ -43,6 +43,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/metrics.md": api.metrics,
     "reference/protocols.md": protocols.page,
     "reference/quantizers.md": api.all_quantizers,
+    "trained_texts.md": trained_texts.page,
 }
 
 

@@ -1,0 +1,219 @@
+"""The page on bits of texts, trained and untrained, from the rows of its benchmark."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+from generated.drawing import Panel, lines
+from generated.kept_bytes import mean_and_deviation
+from generated.rows import RESULTS, Row, origin, read, table
+
+NAMES = {"scifact": "SciFact", "clinc150": "CLINC150"}
+ASKED = {"questions": "float questions", "Hamming": "Hamming", "rescoring": "rescoring"}
+UNTRAINED = "untrained floats"
+COMPARED = ("Projection", "trained", "trained further")
+DRAWN = {
+    UNTRAINED: "floats",
+    "trained, float questions": "trained",
+    "trained, Hamming": "trained, Hamming",
+    "trained further, float questions": "trained further",
+    "Projection, float questions": "Projection",
+    "binary quantisation, rescoring": "binary rescored",
+}
+Methods = dict[str, dict[int, dict[int, Row]]]  # rows by method, bits and seed
+SETTINGS = ("loss", "layer_reach", "reach", "batch", "epochs")  # what validation chooses among
+OPENING = """# Bits trained on texts
+
+Bits of MiniLM-L6-v2 (384 floats a text, cut at 96 tokens) by a layer trained with a ranking loss
+of ours, beside bits of the untrained model: by `Projection`, by `Reconstruction`, and by
+sentence-transformers' binary quantisation of the first dimensions, without and with its rescoring
+of 40 candidates. The network itself stays as it is; only the layer on top is trained. Only the
+code of an item is stored. A *float question* compares the query's floats with the items' bits.
+
+- **SciFact**: 300 test claims ask for their evidence among 5,183 abstracts; 809 claims are trained
+  on.
+- **CLINC150**: 1,500 short test texts ask for texts of their intent among 3,000 others, none of
+  which was trained on; all 150 intents were.
+
+"""
+CAVEAT = """
+Lines are of float questions, unless they say Hamming or rescored; *floats* are the untrained
+model's. nDCG@10 is the mean over all orders of ties, and over seeds.
+
+**Read SciFact's figures with care.** Test claims share abstracts with training claims: only 104 of
+the 300 ask for abstracts that are in no training pair. Settings are chosen on claims whose
+abstracts were held out of training. They choose a small rate: its 256 bits are ahead of an
+untrained `Projection` on all claims, and no better on the new ones. With ten times that rate
+(*trained further*, the only rate of a first run), they are ahead of the untrained floats on all
+claims, but behind them on the new ones: the layer learns where the abstracts of training pairs
+lie. Expect this gain for documents that your training queries ask for, and not for others.
+
+Seeds of trained bits draw the batches; each number of bits starts as one `Projection`. All is in
+single precision. The first run, in bfloat16 on an H200, is up to 4 points lower; its rows are
+among [all rows](benchmarks.md). Training of the whole network is not judged yet.
+
+"""
+EXAMPLE = """
+## How to train them
+
+Inside sentence-transformers' own trainer, with any of its models:
+
+```python
+from rankbits.losses import FastAP, Nested
+from rankbits.texts import BitsEvaluator, RankingLoss, add_bits
+
+add_bits(model, some_texts, 256)                  # starts as a Projection
+loss = RankingLoss(model, Nested(FastAP(bins=20), (64, 128)), signs="database", chunk=64)
+evaluator = BitsEvaluator(queries, documents, relevance=grades, prefixes=(64, 128))
+SentenceTransformerTrainer(
+    model, args, train_dataset=pairs, loss=loss, evaluator=evaluator
+).train()
+```
+
+The first 64 and 128 bits of such a model are codes of their own (*nested* below).
+"""
+
+
+def choose_settings(rows: list[Row], name: str) -> tuple | None:
+    """The settings of a frozen network with the best validation: mean nDCG@10 by Hamming distance
+    and by float questions."""
+    totals: dict[tuple, list[float]] = {}
+    for row in rows:
+        if row["set"] == name and row["part"] == "validation" and not row["reach"]:
+            total = (row["validation"]["Hamming"] + row["validation"]["questions"]) / 2
+            totals.setdefault(tuple(row[key] for key in SETTINGS), []).append(total)
+    return max(totals, key=lambda key: statistics.mean(totals[key])) if totals else None
+
+
+def name_method(row: Row, chosen: tuple | None) -> str:
+    """What a row's bits are, as the tables call it; nothing where the page does not show it."""
+    if row["part"] == "untrained":
+        floats = row["asked"] == "floats"
+        return UNTRAINED if floats else f"{row['method']}, {ASKED[row['asked']]}"
+    if row["part"] != "trained" or row["asked"] == "floats" or row["reach"]:
+        return ""
+    far = "" if tuple(row[key] for key in SETTINGS) == chosen else " further"
+    return f"trained{far}{', nested' if row['prefixes'] else ''}, {ASKED[row['asked']]}"
+
+
+def collect(rows: list[Row], name: str) -> Methods:
+    """Rows of the test part by method, bits and seed."""
+    chosen = choose_settings(rows, name)
+    methods: Methods = {}
+    for row in rows:
+        if row["set"] == name and (method := name_method(row, chosen)):
+            methods.setdefault(method, {}).setdefault(row["bits"], {})[row["seed"]] = row
+    return methods
+
+
+def list_sizes(methods: Methods) -> list[int]:
+    return sorted({bits for by_bits in methods.values() for bits in by_bits} - {0})
+
+
+def select(by_bits: dict[int, dict[int, Row]], bits: int, figure: str) -> list[float]:
+    """A value for each seed; floats have one value at any number of bits."""
+    if 0 in by_bits:
+        return [row[figure] for row in by_bits[0].values() if figure in row][:1]
+    return [row[figure] for row in by_bits.get(bits, {}).values() if figure in row]
+
+
+def texts_table(methods: Methods, figure: str) -> str:
+    """A line for each method, a column for each number of bits: mean and deviation over seeds."""
+    body = []
+    for method, by_bits in sorted(methods.items(), key=lambda item: rank_method(item[0])):
+        cells = [select(by_bits, bits, figure) for bits in list_sizes(methods)]
+        if any(cells):
+            body.append([method, *(mean_and_deviation(cell) if cell else "" for cell in cells)])
+    return table(["", *(f"{size} bits" for size in list_sizes(methods))], body)
+
+
+def rank_method(method: str) -> tuple:
+    """Floats come first, then what is trained."""
+    return method != UNTRAINED, not method.startswith("trained"), method
+
+
+def ties_table(methods: Methods) -> str:
+    """The least and the most that the order of ties could make of nDCG@10, means over seeds."""
+    body = []
+    for method, by_bits in sorted(methods.items(), key=lambda item: rank_method(item[0])):
+        if method.endswith("Hamming"):
+            ends = [
+                [select(by_bits, bits, f"NDCG@10 {end}") for end in ("worst", "best")]
+                for bits in list_sizes(methods)
+            ]
+            means = [[statistics.mean(values) for values in pair if values] for pair in ends]
+            cells = [" to ".join(f"{mean:.3f}" for mean in pair) for pair in means]
+            body.append([method, *cells])
+    return table(["", *(f"{size} bits" for size in list_sizes(methods))], body)
+
+
+def draw(sets: dict[str, Methods]) -> str:
+    """nDCG@10 over bits: a panel for each set, and one for SciFact's new claims."""
+    panels = []
+    for name, methods in sets.items():
+        for figure, what in (("NDCG@10", ""), ("NDCG@10 new", ", new claims")):
+            curves = {}
+            for method, short in DRAWN.items():
+                by_bits = methods.get(method, {})
+                points = [
+                    (float(bits), statistics.mean(values))
+                    for bits in list_sizes(methods)
+                    if (values := select(by_bits, bits, figure))
+                ]
+                if points:
+                    curves[short] = points
+            if curves:
+                panels.append(Panel(NAMES[name] + what, lines=curves))
+    return lines(panels, "nDCG@10 of texts by bits", "bits", "nDCG@10")
+
+
+def say_result(methods: Methods, bits: int = 256) -> str:
+    """What trained bits and untrained floats reach on all claims and on new ones."""
+    text = ""
+    for figure, what in (("NDCG@10", "all 300 claims"), ("NDCG@10 new", "the 104 new claims")):
+        parts = [
+            f"{method.removesuffix(', float questions')} "
+            f"{mean_and_deviation(select(methods[method], bits, figure))}"
+            for method in (UNTRAINED, *(f"{m}, float questions" for m in COMPARED))
+            if select(methods.get(method, {}), bits, figure)
+        ]
+        text += f"- {bits} bits by float questions, nDCG@10 of {what}: {'; '.join(parts)}.\n"
+    return text
+
+
+def validation_table(rows: list[Row], name: str) -> str:
+    """A line for each of the settings that were tried."""
+    chosen = choose_settings(rows, name)
+    body = {}
+    for row in rows:
+        if row["set"] == name and row["part"] == "validation" and not row["reach"]:
+            settings = tuple(row[key] for key in SETTINGS)
+            body[settings] = [
+                row["loss"], f"{row['layer_reach']:g}", f"{row['batch']:,}", str(row["epochs"]),
+                *(f"{row['validation'][way]:.3f}" for way in ("Hamming", "questions")),
+                "chosen" if settings == chosen else "",
+            ]  # fmt: skip
+    head = ["loss", "reach (rate x steps)", "batch", "epochs", "Hamming", "float questions", ""]
+    return table(head, body.values())
+
+
+def page(path: Path = RESULTS / "quality_texts.jsonl") -> str:
+    """The whole page."""
+    rows = [row for row in read(path) if not row["gpu"]]  # those were trained in bfloat16
+    sets = {name: collect(rows, name) for name in NAMES}
+    sets = {name: methods for name, methods in sets.items() if methods}
+    text = OPENING + draw(sets) + "\n" + CAVEAT + say_result(sets["scifact"]) + EXAMPLE
+    for name, methods in sets.items():
+        text += f"\n## {NAMES[name]}\n\nnDCG@10, mean and deviation over seeds:\n\n"
+        text += texts_table(methods, "NDCG@10")
+        if any("NDCG@10 new" in row for row in rows if row["set"] == name):
+            text += f"\nnDCG@10 of the new claims:\n\n{texts_table(methods, 'NDCG@10 new')}"
+        text += f"\nRecall at 100:\n\n{texts_table(methods, 'recall@100')}"
+        text += "\nWhat ties leave open, nDCG@10 in their worst and best order:\n\n"
+        text += ties_table(methods)
+        if choose_settings(rows, name):
+            text += "\nSettings tried on the validation part of the training texts, nDCG@10 of 256 "
+            text += f"bits:\n\n{validation_table(rows, name)}"
+    origins = dict.fromkeys(origin(row) for row in rows)
+    return text + "\n## Where the rows come from\n\n" + "\n".join(f"- {line}" for line in origins)
