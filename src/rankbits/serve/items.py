@@ -14,7 +14,7 @@ from rankbits import _check
 from rankbits.data import items as data_items
 from rankbits.data import tables
 from rankbits.data.folders import TABLES
-from rankbits.data.vectors import number_names
+from rankbits.data.labels import number_labels
 from rankbits.indexes.checks import distinct_ids
 from rankbits.indexes.ids import Column
 from rankbits.serve.pictures import draw_array, draw_file
@@ -163,7 +163,8 @@ def read_items(path: str | os.PathLike[str], strings: bool | None) -> Items:
         except ValueError:
             _check.refuse(f"The ids of {source} must be whole numbers, as those of the index are.")
     paths = find("path")
-    labels, names = _number_labels(find("label"))
+    label = find("label")
+    labels, names = (None, ()) if label is None else number_labels(label)
     return Items(
         ids,
         titles=find("title") or paths,
@@ -171,20 +172,3 @@ def read_items(path: str | os.PathLike[str], strings: bool | None) -> Items:
         names=names,
         paths=None if paths is None else [str(source.parent / p) if p else None for p in paths],
     )
-
-
-def _number_labels(texts: list[str] | None) -> tuple[np.ndarray | None, tuple[str, ...]]:
-    """One label a row, -1 where empty; several where any row joins them by ``|`` or ``;``."""
-    if texts is None:
-        return None, ()
-    split = [[p.strip() for p in t.replace(";", "|").split("|") if p.strip()] for t in texts]
-    numbers, names = number_names(part for parts in split for part in parts)
-    sizes = [len(parts) for parts in split]
-    owner = np.repeat(np.arange(len(split)), sizes)
-    if max(sizes) <= 1:
-        single = np.full(len(split), -1, np.int64)
-        single[owner] = numbers
-        return single, names
-    hot = np.zeros((len(split), len(names)), bool)
-    hot[owner, numbers] = True
-    return hot, names
