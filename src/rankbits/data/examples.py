@@ -23,8 +23,9 @@ class Examples:
     """Inputs with what is known of them.
 
     ``inputs``: float (n, dim) features, uint8 (n, height, width, 1 or 3) images in memory or mapped
-    from a file, :class:`ImageFiles` or :class:`Texts`. ``labels``: (n,) int64 or (n, C) bool multi-hot;
-    names are numbered in their order and become ``class_names``.
+    from a file, :class:`ImageFiles` or :class:`Texts`.
+    ``labels``: (n,) int64 or (n, C) bool multi-hot; names are numbered in their order and become
+    ``class_names``.
     ``categories``: (n,) int64 groups of classes, -1 where none is known.
 
     >>> examples = Examples(np.eye(3), [4, 4, 7], categories=[0, 0, -1])

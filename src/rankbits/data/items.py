@@ -15,6 +15,7 @@ from rankbits.data.examples import Examples
 from rankbits.data.folders import list_images, read_examples
 from rankbits.data.images import SUFFIXES, ImageFiles
 from rankbits.data.tables import TABLES, find_column, find_metadata, is_table, read_table
+from rankbits.data.texts import SUFFIXES as TEXTS
 from rankbits.data.texts import (
     TextRows,
     Texts,
@@ -23,7 +24,6 @@ from rankbits.data.texts import (
     read_text_folder,
     read_text_table,
 )
-from rankbits.data.texts import SUFFIXES as TEXTS
 from rankbits.data.vectors import number_known, read_rows
 
 
