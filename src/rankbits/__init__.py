@@ -8,7 +8,7 @@ from rankbits import report as report
 from rankbits._check import Refusal
 from rankbits._version import VERSION
 from rankbits.account import Account, account
-from rankbits.encoder import Encoder, evaluate_index, load, make_index, open_index
+from rankbits.encoder import Encoder, evaluate_index, fit_texts, load, make_index, open_index
 from rankbits.evaluate import evaluate, evaluate_run
 from rankbits.indexes import HammingIndex, Rerank
 from rankbits.kernels import hamming, hamming_counts, hamming_topk, hamming_within
@@ -72,6 +72,7 @@ __all__ = [
     "evaluate_index",
     "evaluate_run",
     "fastap_loss",
+    "fit_texts",
     "hamming",
     "hamming_counts",
     "hamming_topk",

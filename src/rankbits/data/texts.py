@@ -153,3 +153,16 @@ def _find_named(source: Path, columns: Columns, wanted: str) -> str:
         held = ", ".join(columns) or "nothing"
         _check.refuse(f"{source} has no column '{wanted}'{near}; it has {held}.")
     return spelled[wanted.strip().lower()]
+
+
+def make_snippet(text: object, most: int = 240) -> str:
+    """The beginning of a text on one line, cut between words.
+
+    >>> make_snippet("A long\\n  story about bones", 14)
+    'A long story …'
+    """
+    # a text may be megabytes: a hundred times the snippet is enough to find its words
+    words = " ".join(str(text)[: 100 * most].split())
+    if len(words) <= most:
+        return words
+    return words[: most - 1].rsplit(" ", 1)[0] + " …"
