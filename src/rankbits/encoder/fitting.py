@@ -40,6 +40,13 @@ def fit_texts(
     may be about anything, and "classes" or "supervised" to ``labels`` (n,), by default those beside
     the texts. ``columns`` of a table are its texts, joined by a space. Texts that cannot be read
     are left out, and ``say`` is told of them.
+
+    >>> encoder = fit_texts("texts.jsonl", bits=256)  # doctest: +SKIP
+    >>> encoder.encode(["is vitamin D good for bones?"])  # doctest: +SKIP
+    Codes(1 row of 256 bits)
+    >>> fit_texts(7)
+    Traceback (most recent call last):
+    rankbits._check.Refusal: texts must be strings, or a file of them; got int.
     """
     items = take_texts(texts, columns)
     if not isinstance(items, Items):

@@ -40,8 +40,11 @@ def embed_texts(
     rows = texts.readable
     parts, cut = [], 0
     with Meter("embed", len(rows), "texts", shown=progress) as meter:
-        for start in range(0, len(rows), ROWS):
-            part = texts.values[rows[start : start + ROWS]].tolist()
+        for start in range(0, len(texts), ROWS):
+            within = rows[(rows >= start) & (rows < start + ROWS)]
+            if not len(within):
+                continue
+            part = texts.values[within].tolist()
             place = _find_place(model, part, queries)
             embedded = _read(place, len(part), model.dim)
             if embedded is None:
@@ -53,6 +56,17 @@ def embed_texts(
             cut += embedded[1]
     embeddings = np.concatenate(parts) if parts else np.empty((0, model.dim), np.float32)
     return Embedded(embeddings, rows, texts.sentences, cut)
+
+
+def is_kept(model: SentenceModel, texts: Texts) -> bool:
+    """Whether the embeddings of texts lie on the disk, so that they cost no time."""
+    rows = texts.readable
+    for start in range(0, len(texts), ROWS):
+        part = texts.values[rows[(rows >= start) & (rows < start + ROWS)]].tolist()
+        place = _find_place(model, part, False)
+        if place is not None and not place.is_file():
+            return False
+    return True
 
 
 def describe_cut(model: SentenceModel, cut: int) -> str:

@@ -32,10 +32,11 @@ export function glyph(hex, bits, alt) {
 }
 
 const MOST_IN_TRACE = 128;
+const MOST_ACROSS = 512; // where a result is as wide as the page
 
 // Under a result: a low tick for each equal bit, a tall one for each that differs.
-export function trace(query, hex, bits) {
-  if (!hex || bits > MOST_IN_TRACE) return null;
+export function trace(query, hex, bits, across = false) {
+  if (!hex || bits > (across ? MOST_ACROSS : MOST_IN_TRACE)) return null;
   const apart = new Set(differing(query, hex, bits));
   let same = "";
   let differ = "";
