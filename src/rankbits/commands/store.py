@@ -257,19 +257,17 @@ def read_texts(index: Index) -> dict[Any, str]:
 
 def table(found: Results, texts: Mapping[Any, str] = MappingProxyType({})) -> str:
     """The results of the first queries, a line each; control characters of ids are spelled out."""
-    lines = [("query", "rank", "distance", "id")]
+    lines = [("query", "rank", "distance", "id", "text" if texts else "")]
     for query, (ids, distances) in enumerate(each(found)[:SHOWN]):
         for rank, (name, near) in enumerate(zip(ids.tolist(), distances.tolist(), strict=True), 1):
             plain = name if isinstance(name, int) or name.isprintable() else repr(name)
             far = f"{near:.4g}" if isinstance(near, float) else str(near)
-            text = texts.get(name, "")
-            shown = text if text.isprintable() else repr(text)
-            lines.append((str(query), str(rank), far, f"{plain}  {shown}" if text else str(plain)))
+            lines.append((str(query), str(rank), far, str(plain), texts.get(name, "")))
         if not len(ids):
-            lines.append((str(query), "-", "-", "nothing"))
-    widths = [max(len(line[i]) for line in lines) for i in range(3)]
+            lines.append((str(query), "-", "-", "nothing", ""))
+    widths = [max(len(line[i]) for line in lines) for i in range(4)]
     text = [
-        "  ".join([*(cell.rjust(w) for cell, w in zip(line, widths, strict=False)), line[3]])
+        "  ".join([*map(str.rjust, line[:3], widths), line[3].ljust(widths[3]), line[4]]).rstrip()
         for line in lines
     ]
     if len(found) > SHOWN:

@@ -109,7 +109,7 @@ def _read(place: Path | None, rows: int, dim: int) -> tuple[np.ndarray, int] | N
     if place is None or not place.is_file():
         return None
     try:
-        with np.load(place, allow_pickle=False) as arrays:
+        with open(place, "rb") as file, np.load(file, allow_pickle=False) as arrays:
             embeddings, cut = arrays["embeddings"], int(arrays["cut"])
     except Exception:  # a damaged file is made again
         return None

@@ -58,7 +58,7 @@ export function tile(item, { query, bits, far, state, look = null, rest = null, 
       "span",
       { class: "under", "aria-hidden": "true" },
       item.label ? el("span", { class: "label" }, item.label) : null,
-      el("span", { class: "id" }, under ?? short(item)),
+      el("span", { class: "id" }, under ?? (isText(item) ? item.id : short(item))),
     ),
     bits ? trace(query.code, item.code, bits, isText(item)) : null,
   );

@@ -19,6 +19,11 @@ const ABOUT = {
   asked: "the same codes; only the query keeps its floats",
 };
 
+const JUDGED = "The same items, ranked from the same query. A code is small when it costs few \
+bytes an item, and good when its average precision is high whatever the order of its ties.";
+const ASKED = "The same items, kept in several ways and ranked from the same query. What floats \
+find is what codes of far fewer bytes try to keep.";
+
 const weight = (method) =>
   (method.bits ? `${many(method.bits, "bit")}, ` : "") + `${many(method.bytes, "byte")} an item`;
 
@@ -131,9 +136,8 @@ export function compare(reply, { state, who }) {
       el(
         "div",
         { class: "lead" },
-        el("h2", {}, `${who.charAt(0).toUpperCase()}${who.slice(1)} kept in ${many(reply.methods.length, "way")}`),
-        el("p", {}, "The same items, ranked from the same query. A code is small when it costs few \
-bytes an item, and good when its average precision is high whatever the order of its ties."),
+        el("h2", {}, `${who.charAt(0).toUpperCase()}${who.slice(1)} ${judged.length ? "kept" : "asked"} in ${many(reply.methods.length, "way")}`),
+        el("p", {}, judged.length ? JUDGED : ASKED),
       ),
       judged.length ? glance(judged) : null,
       el("div", { class: "methods" }, reply.methods.map((method) =>

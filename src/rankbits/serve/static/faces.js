@@ -38,7 +38,7 @@ const clip = (text) => (text.length > 60 ? `${text.slice(0, 60).trimEnd()}…` :
 
 // texts are read, so they stand below each other
 export const listClass = (items, kind = "") =>
-  items.some(isText) ? "tiles texts" : `tiles${kind ? ` ${kind}` : ""}`;
+  `tiles${items.some(isText) ? " texts" : ""}${kind ? ` ${kind}` : ""}`;
 
 export const passage = (item) =>
   el("span", { class: "passage" },

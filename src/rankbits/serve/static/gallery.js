@@ -19,7 +19,7 @@ function tile(item, state) {
       "span",
       { class: "under", "aria-hidden": "true" },
       item.label ? el("span", { class: "label" }, item.label) : null,
-      el("span", { class: "id" }, short(item)),
+      el("span", { class: "id" }, isText(item) ? item.id : short(item)),
     ),
   );
 }

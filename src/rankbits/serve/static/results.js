@@ -54,7 +54,8 @@ const toFloats = (state) =>
     "What would floats have found?"));
 
 export function results(reply, { state, item, limit, compares = false }) {
-  const code = strip(reply.query.code, reply.bits);
+  const wide = reply.bands.some((band) => band.items.some(isText));
+  const code = strip(reply.query.code, reply.bits, wide);
   const spread = reply.histogram ? histogram(reply) : null;
   const look = (found, far) => {
     code.against(found);
