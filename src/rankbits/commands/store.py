@@ -202,7 +202,7 @@ class Search:
                 results = index.within(queries, self.radius, **options)
             else:
                 results = index.search(queries, self.k, **options)
-            return results, {} if self.out or self.json else read_texts(index)
+            return results, {} if self.out or self.json else read_texts(index, results)
 
     def _ask(self) -> str | None:
         if self.radius is not None:
@@ -240,19 +240,20 @@ def write_results(path: str, found: Results) -> None:
     write_whole(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
 
-def read_texts(index: Index) -> dict[Any, str]:
-    """The title and the beginning of each text of an index, by id; of other items nothing."""
+def read_texts(index: Index, results: Results) -> dict[Any, str]:
+    """The title and the beginning of each text that was found, by id; of other items nothing."""
     if getattr(getattr(index.encoder, "reads", None), "kind", "") != "texts":
         return {}
     items = read_index_items(index)
     if items is None or not isinstance(items.inputs, Texts):
         return {}
-    titles = items.titles or [""] * len(items)
-    lines = [
-        make_snippet(": ".join(filter(None, (title, str(text)))), WIDTH)
-        for title, text in zip(titles, items.inputs.values, strict=True)
-    ]
-    return dict(zip(items.ids.tolist(), lines, strict=True))
+    wanted, lines = set(results.ids.reshape(-1).tolist()), {}
+    for row, name in enumerate(items.ids.tolist()):
+        if name in wanted:
+            title = items.titles[row] if items.titles else ""
+            text = ": ".join(filter(None, (title, str(items.inputs.values[row]))))
+            lines[name] = make_snippet(text, WIDTH)
+    return lines
 
 
 def table(found: Results, texts: Mapping[Any, str] = MappingProxyType({})) -> str:

@@ -190,9 +190,9 @@ class Encoder:
         device = next((p.device for p in self.network.parameters()), torch.device("cpu"))
         return embed(self.network, examples, self.view, device=device, **options)
 
-    def encode(self, inputs: Any, *, queries: bool = False, **options: Any) -> Codes:
+    def encode(self, inputs: Any, **options: Any) -> Codes:
         """``Codes`` of inputs, as ``embed`` takes them."""
-        return self.encode_embeddings(self.embed(inputs, queries=queries, **options))
+        return self.encode_embeddings(self.embed(inputs, **options))
 
     def encode_embeddings(self, embeddings: Any) -> Codes:
         """``Codes`` of embeddings (n, dim) that this encoder's network made."""

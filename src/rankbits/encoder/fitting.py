@@ -55,6 +55,8 @@ def fit_texts(
         model = open_sentence_model(model, str(device_of("auto")))
     reads = Inputs("texts", dim=model.dim)
     embedded = Encoder(reads, model, columns=tuple(columns)).embed_readable(items, progress=True)
+    if not len(embedded.rows):
+        _check.refuse(f"None of {len(items):,} texts can be read; {embedded.failed[0]}")
     tell_left_out(embedded, model, say)
     kept = items.subset(embedded.rows)
     if labels is not None:

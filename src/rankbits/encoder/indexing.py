@@ -21,7 +21,7 @@ from rankbits.indexes.index import Index
 from rankbits.models.sentences import SentenceModel
 from rankbits.train.sentences import describe_cut
 
-ROWS = 4096  # inputs encoded and added at a time
+ROWS = 4096  # inputs encoded and added at a time; whole parts, where texts are kept by parts
 SHOWN = 10  # unreadable inputs that are named
 
 
@@ -65,8 +65,9 @@ def make_index(
                 rows = np.arange(start, min(start + ROWS, len(items)))
                 part = items.subset(rows)
                 embedded = encoder.embed_readable(part)
-                codes = encoder.encode_embeddings(embedded.embeddings)
-                index.add(codes, part.ids[embedded.rows])
+                if len(embedded.rows):
+                    codes = encoder.encode_embeddings(embedded.embeddings)
+                    index.add(codes, part.ids[embedded.rows])
                 for sentence in embedded.failed[: max(0, SHOWN - left_out)]:
                     tell(f"left out: {sentence}")
                 left_out += len(embedded.failed)

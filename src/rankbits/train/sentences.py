@@ -21,7 +21,7 @@ from rankbits.models.sentences import SentenceModel
 from rankbits.train.embed import Embedded
 from rankbits.train.meter import Meter
 
-ROWS = 4096  # texts of a part
+ROWS = 1024  # texts of a part
 STEP = 256  # texts between two signs of progress
 FEW = 64  # texts that are not worth a file
 

@@ -80,7 +80,7 @@ export function results(reply, { state, item, limit, compares = false }) {
         {},
         el("p", { class: "eyebrow" }, "Nearest to"),
         el("h2", { id: "asked" }, who.charAt(0).toUpperCase() + who.slice(1)),
-        isText(item) ? el("p", { class: "whole" }, item.text) : null,
+        isText(item) ? el("p", { class: "whole", tabindex: "0" }, item.text) : null,
         label === null || label === undefined ? null : el("p", { class: "chip" }, `label ${label}`),
         compares && (state.kind === "text" || isText(item)) ? toFloats(state) : null,
       ),
