@@ -242,7 +242,7 @@ def test_a_killed_run_goes_on_where_it_was(model, tmp_path, monkeypatch):
 
 def test_index_finds_what_fit_has_embedded(encoder, model, tmp_path, monkeypatch):
     assert indexing.ROWS % sentences.ROWS == 0
-    texts = [f"number {i}" if i % 90 else " " for i in range(600)]
+    texts = [f"{ROWS[i % 40]['text']} {NAMES[i % 7]}" if i % 90 else " " for i in range(600)]
     monkeypatch.setattr(sentences, "ROWS", 100)
     monkeypatch.setattr(indexing, "ROWS", 200)
     fitted = rb.fit_texts(texts, bits=8, model=encoder.network, say=lambda line: None)
