@@ -34,8 +34,8 @@ class Quickstart:
         if self.text:
             quickstart_texts(self.folder, run, bits=self.bits or 128)
             if self.serve:
-                index, report = (f"{self.folder}/{n}" for n in ("notes.index", "report.json"))
-                run(["serve", index, "--report", report, "--port", str(self.port)])
+                index, judged = (f"{self.folder}/{n}" for n in ("notes.index", "report.json"))
+                run(["serve", index, "--report", judged, "--port", str(self.port)])
             return
         bits = 16 if self.bits is None else self.bits
         report = quickstart(self.folder, run, bits=bits, epochs=self.epochs, seed=self.seed)

@@ -58,9 +58,9 @@ class Method:
         if isinstance(query, Questions):
             assert isinstance(self.rows, Words)
             return _ask_all(query, self.rows)
-        if isinstance(self.rows, Words):
-            return hamming(query, self.rows)[0].astype(np.int64)
-        return np.maximum(0, 1 - self.rows @ query[0]).astype(np.float64).round(6)
+        if isinstance(query, Words):
+            return hamming(query, self.rows)[0].astype(np.int64)  # type: ignore[arg-type]
+        return np.maximum(0, 1 - self.rows @ query[0]).astype(np.float64).round(6)  # type: ignore[operator]
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,12 +156,11 @@ def make_comparison(
     methods = [Method("float", _scale(value), 4 * value.shape[1], _scale)]
     for name, quantizer in (("sign", Sign()), ("itq", ITQ()), ("h2q", H2Q())):
         encode = quantizer.fit(base).encode
-        read = partial(_encode, lambda rows, encode=encode: encode(reduce(rows)))
-        methods.append(Method(name, words(encode(base)), packed, read))
+        methods.append(Method(name, words(encode(base)), packed, partial(_encode, encode, reduce)))
     known = None if labels is None else _check.labels("labels", labels, len(value))
     if known is not None:
         learned = SupervisedRotation(bits=min(bits, value.shape[1])).fit(value, known)
-        read = partial(_encode, learned.encode)
+        read = partial(_encode, learned.encode, np.asarray)
         methods.append(Method("supervised", words(learned.encode(value)), packed, read))
     return SideBySide(column, tuple(methods), known)
 
@@ -178,7 +177,7 @@ def compare_with_floats(
     labels = None if items.labels is None else items.labels[embedded.rows]
     methods = (
         Method("float", _scale(embeddings), 4 * embeddings.shape[1], _scale),
-        Method("bits", kept, packed, partial(_encode, encoder.encode_embeddings)),
+        Method("bits", kept, packed, partial(_encode, encoder.encode_embeddings, np.asarray)),
         Method("asked", kept, packed, encoder.ask_embeddings, embeddings),
     )
     return SideBySide(Column(distinct_ids(ids, len(ids), "rows")), methods, labels)
@@ -195,8 +194,12 @@ def _scale(embeddings: np.ndarray) -> np.ndarray:
     return embeddings / np.where(norms > 0, norms, 1)
 
 
-def _encode(encode: Callable[[np.ndarray], Codes], embeddings: np.ndarray) -> Words:
-    return words(encode(embeddings))
+def _encode(
+    encode: Callable[[np.ndarray], Codes],
+    reduce: Callable[[np.ndarray], np.ndarray],
+    embeddings: np.ndarray,
+) -> Words:
+    return words(encode(reduce(embeddings)))
 
 
 def _fit_reduction(value: np.ndarray, bits: int) -> Callable[[np.ndarray], np.ndarray]:
