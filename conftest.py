@@ -36,7 +36,7 @@ TOGETHER = (
     "tests/test_results_page.py",  # one reading of the recipes
     "tests/test_scale.py",  # one cluster
     "tests/test_serve_abuse.py",  # one server
-    "tests/test_texts",  # one import of sentence-transformers
+    "tests/test_text",  # one import of sentence-transformers
     "tests/test_train.py::test_two_processes",  # one pair of them
 )
 
