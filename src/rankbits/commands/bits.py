@@ -87,25 +87,16 @@ class Fit:
 
     def work(self) -> None:
         from rankbits.account import account
-        from rankbits.encoder import Encoder
 
         if not self.embeddings or not self.out:
             refuse("Give the embeddings and where to write: rankbits fit EMBEDDINGS -o ENCODER.")
         if self.column or is_texts(Path(self.embeddings)):
             encoder, value = self._fit_texts(self.embeddings)
-            assert encoder.quantizer is not None
-            lost = account(encoder.quantizer, value, seed=self.seed)
-            encoder.save(self.out)
-            print(json.dumps(lost.to_dict(), indent=2) if self.json else lost)
-            return
-        value, columns = read_embeddings(self.embeddings)
-        labels = read_labels(self.labels, columns, len(value))
-        dim = value.shape[1] if value.ndim == 2 else 0
-        quantizer = make_quantizer(self.method, self.bits, dim, labels is not None, self.seed)
-        print(f"fit {quantizer} on {len(value):,} x {dim}", file=sys.stderr)
-        quantizer.fit(value, labels)
-        lost = account(quantizer, value, seed=self.seed)
-        Encoder.of(quantizer).save(self.out)
+        else:
+            encoder, value = self._fit_embeddings(self.embeddings)
+        assert encoder.quantizer is not None
+        lost = account(encoder.quantizer, value, seed=self.seed)
+        encoder.save(self.out)
         curve = self._measure_curve(value) if self.curve else None
         if self.json:
             facts = lost.to_dict() | ({} if curve is None else {"curve": curve.to_dict()})
@@ -127,6 +118,17 @@ class Fit:
         except _check.Refusal as sentence:
             print(f"not measured: {sentence}", file=sys.stderr)
             return None
+
+    def _fit_embeddings(self, source: str) -> tuple[Encoder, np.ndarray]:
+        """The encoder of embeddings, and these."""
+        from rankbits.encoder import Encoder
+
+        value, columns = read_embeddings(source)
+        labels = read_labels(self.labels, columns, len(value))
+        dim = value.shape[1] if value.ndim == 2 else 0
+        quantizer = make_quantizer(self.method, self.bits, dim, labels is not None, self.seed)
+        print(f"fit {quantizer} on {len(value):,} x {dim}", file=sys.stderr)
+        return Encoder.of(quantizer.fit(value, labels)), value
 
     def _fit_texts(self, source: str) -> tuple[Encoder, np.ndarray]:
         """The encoder of texts, and the embeddings that it was fitted to."""
