@@ -30,12 +30,16 @@ from rankbits.metrics import (
     reciprocal_rank,
 )
 from rankbits.quantizers import (
+    BRE,
     H2Q,
     ITQ,
+    FastHash,
+    MACHash,
     Projection,
     RandomRotation,
     Reconstruction,
     Sign,
+    StructHash,
     SupervisedProjection,
     SupervisedRotation,
 )
@@ -45,12 +49,15 @@ from rankbits.types import Codes, Questions, Ranking, Report, Results, pack
 __version__ = VERSION
 
 __all__ = [
+    "BRE",
     "H2Q",
     "ITQ",
     "Account",
     "Codes",
     "Encoder",
+    "FastHash",
     "HammingIndex",
+    "MACHash",
     "Projection",
     "Questions",
     "RandomRotation",
@@ -62,6 +69,7 @@ __all__ = [
     "Results",
     "Run",
     "Sign",
+    "StructHash",
     "SupervisedProjection",
     "SupervisedRotation",
     "TrainConfig",

@@ -64,7 +64,9 @@ class Fit:
     bits: int | None = option(None, "bits of the codes (default: as many as dimensions)")
     labels: str | None = option(None, "a file of labels, (n,) or multi-hot (n, C)")
     method: str = option(
-        "auto", "auto, sign, random, itq, h2q, supervised, classes, pca or neighbours"
+        "auto",
+        "auto, sign, random, itq, h2q, supervised, classes, pca, neighbours, bre, fasthash, "
+        "structhash or machash",
     )
     seed: int = option(0, "seed of all random choices")
     json: bool = option(False, "print the account as JSON")

@@ -26,14 +26,15 @@ def search_weights(
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Weights (anchors,) after each was set in turn to its best value, and the bits (n,) they make.
 
-    ``kernel`` float64 (anchors, n). Row i forms pairs with rows ``others[starts[i]:starts[i + 1]]``,
-    and so do they with it; ``costs`` is what a pair costs whose bits differ. The sum of costs never
-    rises.
+    ``kernel`` float64 (anchors, n). The pairs of row i are with rows
+    ``others[starts[i]:starts[i + 1]]``, and each pair is there for both of its rows; ``costs`` is
+    what a pair costs whose bits differ. The sum of costs never rises.
 
     >>> kernel = np.array([[1.0, 2.0, -1.0], [1.0, 1.0, 1.0]])
     >>> starts, others = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])
     >>> costs = np.array([5.0, 5.0, -3.0, -3.0])  # rows 0 and 1 alike, rows 1 and 2 not
-    >>> search_weights(kernel, np.array([0.0, 1.0]), starts, others, costs)[1]
+    >>> _, bits = search_weights(kernel, np.array([0.0, 1.0]), starts, others, costs)
+    >>> bits == bits[0]
     array([ True,  True, False])
     """
     kernel = np.ascontiguousarray(kernel, np.float64)

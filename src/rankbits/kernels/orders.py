@@ -1,4 +1,4 @@
-"""The order of a list that violates a ranking loss most (Lin et al. 2014; McFee and Lanckriet 2010).
+"""The order of a list that violates a ranking loss most (McFee and Lanckriet 2010).
 
 A list has P relevant and N other items at distances d from a query. In an order y the m-th nearest
 relevant item has c_m others before it, c_1 <= c_2 <= …; the right order has none. The order that is

@@ -111,7 +111,7 @@ def _improve(weights, unary, signs, products, order, starts, most):
             if flips[i]:
                 gain += 2 * signs[rows[i]] * outer[i]
                 for j in range(size):
-                    if not (levels[j] >= 0) != (signs[rows[j]] > 0):
+                    if (levels[j] >= 0) == (signs[rows[j]] > 0):
                         gain += 2 * inner[i, j] * signs[rows[i]] * signs[rows[j]]
         if gain > 0:
             for i in range(size):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 LARGEST = 1 << 24
@@ -12,7 +14,7 @@ def improve_signs(
 ) -> np.ndarray:
     matrix = weights.astype(np.float64)
     np.fill_diagonal(matrix, 0)
-    for first, last in zip(starts[:-1], starts[1:], strict=True):
+    for first, last in itertools.pairwise(starts):
         rows = order[first:last]
         inner = matrix[np.ix_(rows, rows)]
         outer = matrix[rows] @ signs + unary[rows] - inner @ signs[rows]

@@ -76,6 +76,7 @@ class StructHash(TreeBits):
         if cost <= 0:
             _check.refuse(f"cost must be above 0; got {cost}.")
         planes = _check.whole("planes", self.planes, 1)
+        _import_solver()  # before minutes of work
         known, grades = read_pairs(embeddings, labels, self.seed)
         bits = self._bits_for(known.shape[1])
         grower = Grower(known, self.rounds, self.depth, self.seed)
@@ -172,8 +173,7 @@ class _Master:
 
     def _minimise(self) -> tuple[np.ndarray, np.ndarray, float]:
         """The linear programme of the planes so far: weights, duals, and its value."""
-        from scipy.optimize import linprog
-
+        linprog = _import_solver()
         slopes = np.stack([plane.slopes for plane in self.planes])
         heights = np.array([plane.height for plane in self.planes])
         size = slopes.shape[1]
@@ -185,7 +185,15 @@ class _Master:
         )
         if not solved.success:  # weights of zero always are a solution
             return self.weights, self.duals, -np.inf
-        return solved.x[:size], -solved.ineqlin.marginals, float(solved.fun)
+        return np.maximum(solved.x[:size], 0), -solved.ineqlin.marginals, float(solved.fun)
+
+
+def _import_solver() -> Any:
+    try:
+        from scipy.optimize import linprog
+    except ImportError:
+        _check.refuse("StructHash needs the package scipy: pip install 'rankbits[classical]'.")
+    return linprog
 
 
 class _Plane:
