@@ -146,7 +146,8 @@ def all_quantizers() -> str:
         "| `supervised` | `SupervisedRotation` |\n"
         "| `pca`, `neighbours` | `Projection` with that `objective` |\n"
         "| `classes` | `SupervisedProjection` |\n"
-        "| `reconstruct` | `Reconstruction`, to be asked by floats: keeps most of the neighbours |"
+        "| `reconstruct` | `Reconstruction`, to be asked by floats: keeps most of the neighbours |\n"
+        "| `bre`, `fasthash`, `structhash`, `machash` | the class of that name: labels, no network |"
     )
     return page("Quantizers", said, of(quantizers, QUANTIZERS))
 

@@ -151,8 +151,8 @@ CLAIMS = (
     Claim(
         "TALR",
         "TALR-AP ahead of methods that train no network in setting 1",
-        "Table 1: TALR-AP has a better AP_T than BRE, MACHash, FastHash and StructHash, which learn "
-        "on the features of the network, at every code length on CIFAR-10.",
+        "Table 1: TALR-AP has a better AP_T than BRE, MACHash, FastHash and StructHash, which "
+        "learn on the features of the network, at every code length on CIFAR-10.",
         EVERYWHERE,
         (S1, SHALLOW),
         ahead(
@@ -191,8 +191,8 @@ CLAIMS = (
         "TALR-NDCG ahead without labels",
         "Table 3, LabelMe, re-enacted on text embeddings: TALR-NDCG with linear hash functions has "
         "the best NDCG at every code length.",
-        f"{EVERYWHERE}, of MIHash, DPSH, DTSH, BRE, MACHash, FastHash, StructHash and of ITQ, which "
-        "the paper has not; the lines below them are measured beside",
+        f"{EVERYWHERE}, of MIHash, DPSH, DTSH, BRE, MACHash, FastHash, StructHash and of ITQ, "
+        "which the paper has not; the lines below them are measured beside",
         (T3,),
         ahead(third(NDCG), third(NEIGHBOURS), T3, beside=third(BESIDE)),
     ),
