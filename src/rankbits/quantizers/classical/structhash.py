@@ -157,7 +157,8 @@ class _Master:
         weights, promised = self.weights, -np.inf
         for _ in range(planes + 1):
             plane = self._find_plane(weights)
-            value = weights.sum() + self.cost * max(0.0, plane.height - plane.slopes @ weights)
+            violated = max(0.0, plane.height - float(plane.slopes @ weights))
+            value = float(weights.sum()) + self.cost * violated
             if value < best:
                 best_weights, best = weights, value
             if best - promised <= ENOUGH * best:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import torch
 
@@ -20,7 +22,7 @@ class TreeBits(NonLinear):
     queries with codes by how sure each bit of the query is.
     """
 
-    needs = ("features_", "thresholds_", "leaves_", "dim_")
+    needs: ClassVar[tuple[str, ...]] = ("features_", "thresholds_", "leaves_", "dim_")
     features_: torch.Tensor  # int32 (bits, rounds, nodes)
     thresholds_: torch.Tensor  # float32, alike
     leaves_: torch.Tensor  # float32 (bits, rounds, nodes + 1)
