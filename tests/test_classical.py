@@ -167,6 +167,16 @@ def test_machines_are_those_of_scikit_learn():
     assert ours <= 1.02 * float(machines.measure(theirs, signs))
 
 
+def test_an_encoder_and_an_index_take_them(fitted, tmp_path):
+    rb.Encoder.of(fitted).save(tmp_path / "made.encoder")
+    encoder = rb.load(tmp_path / "made.encoder")
+    assert encoder.encode(REST) == fitted.encode(REST)
+    np.save(tmp_path / "rows.npy", REST[:200])
+    index = rb.make_index(encoder, tmp_path / "rows.npy", str(tmp_path / "made.index"))
+    results = index.search(REST[:3], k=1)
+    assert (results.distances[:, 0] == 0).all()
+
+
 def test_no_matrix_makes_these_bits():
     for make in (rb.BRE, rb.FastHash, rb.StructHash):
         quantizer = make(4).fit(TRAIN[:60], LABELS[:60])

@@ -125,8 +125,7 @@ def _improve(weights, unary, signs, products, order, starts, most):
 
 
 def improve_signs(weights, unary, signs, order, starts):  # type: ignore[no-untyped-def]
-    products = weights.astype(np.float32) @ signs - weights.diagonal() * signs
-    products = products.astype(np.float64)
+    products = (weights @ signs - weights.diagonal() * signs).astype(np.float64)
     most = int(np.diff(starts).max(initial=0))
     _improve(weights, unary, signs, products, order, starts, most)
     return signs
