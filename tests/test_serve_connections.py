@@ -237,6 +237,26 @@ def test_what_nobody_reads_is_bounded_too():
             line.close()
 
 
+def test_whoever_lets_requests_pile_up_is_ended_before_anybody_else():
+    service = make_service(held_bytes=1 << 20)
+    with listening(service) as (port, crowd, _):
+        go, work = threading.Event(), service.batcher._work
+        service.batcher._work = lambda jobs: (go.wait(PATIENCE), work(jobs))[1]
+        honest = connect(port)
+        honest.sendall(WHOLE)
+        wait_for(lambda: crowd.app.inside == 1)
+        greedy = [connect(port) for _ in range(12)]
+        for line in greedy:
+            line.sendall(WHOLE * 90)
+        wait_for(lambda: len(crowd.open) < 13)
+        assert crowd.held <= 1 << 20
+        go.set()
+        assert honest.recv(65536).startswith(b"HTTP/1.1 200")
+        for line in (honest, *greedy):
+            line.close()
+        wait_for(lambda: not crowd.open and not crowd.held)
+
+
 def test_a_full_house_has_room_for_the_newest(monkeypatch):
     monkeypatch.setattr("rankbits.serve.running.choose_most_connections", lambda: 5)
     service, work = make_service(), None
