@@ -7,18 +7,11 @@ cut solves it exactly, so no block raises the energy.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
-from types import ModuleType
 
 import numpy as np
 
-from rankbits.kernels import backend
-
-
-def _module() -> ModuleType:
-    name = "reference" if backend.chosen("cpu") == "reference" else "cpu"
-    return importlib.import_module(f"rankbits.kernels.{name}.cuts")
+from rankbits.kernels.backend import load_loops
 
 
 def improve_signs(
@@ -38,4 +31,6 @@ def improve_signs(
     starts = np.cumsum([0, *map(len, blocks)])
     weights = np.ascontiguousarray(weights, np.float32)
     linear = np.ascontiguousarray(unary, np.float32)
-    return _module().improve_signs(weights, linear, signs.astype(np.float32), order, starts)
+    return load_loops("cuts").improve_signs(
+        weights, linear, signs.astype(np.float32), order, starts
+    )

@@ -7,17 +7,9 @@ tried by adding up what each flip costs.
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
-
 import numpy as np
 
-from rankbits.kernels import backend
-
-
-def _module() -> ModuleType:
-    name = "reference" if backend.chosen("cpu") == "reference" else "cpu"
-    return importlib.import_module(f"rankbits.kernels.{name}.flips")
+from rankbits.kernels.backend import load_loops
 
 
 def search_weights(
@@ -39,4 +31,4 @@ def search_weights(
     """
     kernel = np.ascontiguousarray(kernel, np.float64)
     pairs = starts.astype(np.int64), others.astype(np.int32), costs.astype(np.float32)
-    return _module().search_weights(kernel, weights.astype(np.float64), *pairs)
+    return load_loops("flips").search_weights(kernel, weights.astype(np.float64), *pairs)

@@ -11,17 +11,9 @@ Both losses add up over m, and each term is concave in c_m: pooling adjacent vio
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
-
 import numpy as np
 
-from rankbits.kernels import backend
-
-
-def _module() -> ModuleType:
-    name = "reference" if backend.chosen("cpu") == "reference" else "cpu"
-    return importlib.import_module(f"rankbits.kernels.{name}.orders")
+from rankbits.kernels.backend import load_loops
 
 
 def find_violated(
@@ -40,4 +32,4 @@ def find_violated(
     """
     distances = np.ascontiguousarray(distances, np.float64)
     gains = np.ascontiguousarray(gains, np.float64)
-    return _module().find_violated(distances, gains, own.astype(np.int64), bool(ndcg))
+    return load_loops("orders").find_violated(distances, gains, own.astype(np.int64), bool(ndcg))

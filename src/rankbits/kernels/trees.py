@@ -7,19 +7,11 @@ the score is the sum of their values over all trees.
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
-
 import numpy as np
 
-from rankbits.kernels import backend
+from rankbits.kernels.backend import load_loops
 
 ASIDE = 255  # the bin that no row is above: a node that does not split
-
-
-def _module() -> ModuleType:
-    name = "reference" if backend.chosen("cpu") == "reference" else "cpu"
-    return importlib.import_module(f"rankbits.kernels.{name}.trees")
 
 
 def boost_trees(
@@ -42,7 +34,7 @@ def boost_trees(
     """
     columns = np.ascontiguousarray(columns, np.int64)
     wanted = np.ascontiguousarray(wanted, np.bool_)
-    return _module().boost_trees(np.ascontiguousarray(bins), wanted, columns)
+    return load_loops("trees").boost_trees(np.ascontiguousarray(bins), wanted, columns)
 
 
 def score_trees(
@@ -61,4 +53,4 @@ def score_trees(
            [ 2.]], dtype=float32)
     """
     rows = np.ascontiguousarray(rows, np.float32)
-    return _module().score_trees(rows, features, thresholds, leaves)
+    return load_loops("trees").score_trees(rows, features, thresholds, leaves)
