@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import rankbits as rb
+from layouts import NETWORK, make_cifar100, with_features
 from rankbits.data.examples import Examples
 from rankbits.data.protocol import Protocol
 from rankbits.papers import jobs, shallow
@@ -53,6 +54,18 @@ def test_a_row_is_the_map_of_codes_fitted_to_the_training_rows(source, tmp_path)
     assert row["value"] == pytest.approx(report["mAP"], abs=1e-6)
     assert row["value"] > done.rows[0]["value"]
     assert row["worst"] <= row["value"] <= row["best"] and row["seconds"]["fit"] > 0
+
+
+def test_the_command_fits_to_the_features_of_a_network(tmp_path, monkeypatch):
+    make_cifar100(tmp_path / "data")
+    with_features(monkeypatch, tmp_path / "data", "cifar100")
+    train = {"data": "cifar100", "features": NETWORK, "validation": 0.0}
+    recipe = make_recipe("made/m", FACTS | {"quantizers": ["bre"], "train": train})
+    settings = Settings(root=str(tmp_path / "data"), device="cpu", short=True)
+    (row,) = shallow.run_cell(recipe, recipe.cells()[0], settings)
+    assert (
+        row["quantizer"] == "bre" and 0 < row["value"] <= 1 and row["command"].endswith("--short")
+    )
 
 
 def test_images_are_refused(monkeypatch):
