@@ -69,8 +69,8 @@ def main() -> None:
             values = {name: judge(question, codes) for name, question in asked.items()}
             figures.append(values | {"CPU seconds of a fit": spent})
         note(method.__name__, figures)
-    if options.save:
-        bench.save()
+        if options.save:  # after each, for all of them take long
+            bench.save()
 
 
 if __name__ == "__main__":

@@ -53,8 +53,8 @@ def main() -> None:
             seconds_of_all_threads=round(cpu, 1),
             others_share=round(float(max(0.0, others / max(total, 0.01))), 3),
         )
-    if options.save:
-        bench.save()
+        if options.save:  # after each, for all of them take long
+            bench.save()
 
 
 if __name__ == "__main__":
