@@ -97,7 +97,7 @@ class _Pairs:
         self.blocks = find_cliques(similar.numpy(), MOST)
         self.codes = torch.zeros(len(similar), bits)
         self.left = torch.zeros_like(self.wanted)
-        self.bits, self.known = bits, 0
+        self.bits = bits
 
     def start(self, bit: int, seed: int) -> None:
         """The first values of a bit: the best for what the bits before it leave, r y in place of

@@ -14,7 +14,6 @@ from rankbits.quantizers.classical.cuts import MOST, minimise_bit, start_bit
 from rankbits.quantizers.classical.trees import BoostedBit, Grower, TreeBits
 from rankbits.types import Questions
 
-LOSSES = ("ndcg", "auc")
 COSTS = {"ndcg": 1e6, "auc": 1e3}
 MOST_PLANES = 20  # cutting planes that are remembered
 ENOUGH = 1e-3  # share of the objective that another plane must promise
@@ -71,7 +70,7 @@ class StructHash(TreeBits):
         self.seed = seed
 
     def _fit(self, embeddings: Any, labels: Any) -> None:
-        _check.choice("loss", self.loss, LOSSES)
+        _check.choice("loss", self.loss, tuple(COSTS))
         cost = COSTS[self.loss] if self.cost is None else _check.number("cost", self.cost)
         if cost <= 0:
             _check.refuse(f"cost must be above 0; got {cost}.")
@@ -124,8 +123,8 @@ class _Master:
         self.duals = np.array([1.0])
 
     def weigh_pairs(self, rows: int) -> torch.Tensor:
-        """float32 (n, n): what a bit that is equal in both rows of a pair costs in the dual, less
-        what it costs where it differs."""
+        """float32 (n, n): the weights of z_i z_j in the energy that is least for the bit whose
+        constraint in the dual is violated most."""
         sums = sum(d * p.coefficients for d, p in zip(self.duals, self.planes, strict=True))
         weights = np.zeros((rows, rows), np.float32)
         weights[self.asked] += sums / np.abs(sums).max(initial=1e-30)
