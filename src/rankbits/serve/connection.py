@@ -78,6 +78,10 @@ class Connection(Reading):
     async def _work(self, request: Request) -> None:
         reply = await self.app.respond(request)
         self._at_work = None
+        if reply.status == 503 and self._queue:  # what waits behind it would be refused one by one
+            self._deaf = self._cut_off = True
+            request.keep_alive = False
+            self._drop_waiting()
         self._send(request, reply)
         self._answer()
 
@@ -156,12 +160,18 @@ class Connection(Reading):
         self._let_go()
         self.transport.abort()
 
-    def _let_go(self) -> None:
-        """Drop the requests that wait, and count no longer what they and unread answers hold."""
-        for request in [*self._queue, *([self._request] if self._request else [])]:
+    def _drop_waiting(self) -> None:
+        for request in self._queue:
+            self._hold(-request.held)
             self.app.note(request, GONE)
         self._queue.clear()
-        self._request = None
+
+    def _let_go(self) -> None:
+        """Drop the requests that wait, and count no longer what they and unread answers hold."""
+        self._drop_waiting()
+        if self._request is not None:
+            self.app.note(self._request, GONE)
+            self._request = None
         self._hold((self._at_work.held if self._at_work else 0) - self.held)
         self.unfinished = self._unsent = 0
 

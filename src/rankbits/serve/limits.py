@@ -10,7 +10,7 @@ from rankbits._check import Refusal
 IDLE = 30.0  # seconds that a connection is kept without a request
 PACE = 1 << 16  # bytes of a body that give their sender another second
 WASTED = 64 << 20  # bytes after a refusal that are read and dropped, so that the sender reads it
-PIPELINED = 100  # requests that may wait on one connection
+PIPELINED = 32  # requests that may wait on one connection
 WEIGHT = 1024  # bytes that a waiting request is reckoned to cost beside its own
 GONE = 499  # in the log only: the client has closed the connection
 
