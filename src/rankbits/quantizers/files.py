@@ -13,8 +13,8 @@ from rankbits import _check
 from rankbits._files import write_arrays, write_whole
 
 LEARNED = (
-    "weight_", "offset_", "rotation_", "atoms_", "centre_", "anchors_", "spread_", "features_",
-    "thresholds_", "leaves_", "dim_",
+    "weight_", "offset_", "rotation_", "atoms_", "centre_", "nested_atoms_", "nested_bits_",
+    "anchors_", "spread_", "features_", "thresholds_", "leaves_", "dim_",
 )  # fmt: skip
 
 
