@@ -30,12 +30,16 @@ from rankbits.metrics import (
     reciprocal_rank,
 )
 from rankbits.quantizers import (
+    BRE,
     H2Q,
     ITQ,
+    FastHash,
+    MACHash,
     Projection,
     RandomRotation,
     Reconstruction,
     Sign,
+    StructHash,
     SupervisedProjection,
     SupervisedRotation,
 )
@@ -45,13 +49,16 @@ from rankbits.types import Codes, Questions, Ranking, Report, Results, pack
 __version__ = VERSION
 
 __all__ = [
+    "BRE",
     "H2Q",
     "ITQ",
     "Account",
     "Codes",
     "Curve",
     "Encoder",
+    "FastHash",
     "HammingIndex",
+    "MACHash",
     "Projection",
     "Questions",
     "RandomRotation",
@@ -63,6 +70,7 @@ __all__ = [
     "Results",
     "Run",
     "Sign",
+    "StructHash",
     "SupervisedProjection",
     "SupervisedRotation",
     "TrainConfig",

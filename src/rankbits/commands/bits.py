@@ -75,7 +75,7 @@ class Fit:
     method: str = option(
         "auto",
         "auto, reconstruct (for float questions), pca, neighbours, sign, random, itq, h2q, "
-        "supervised or classes",
+        "supervised, classes, bre, fasthash, structhash or machash",
     )
     model: str = option(MINILM, "of texts: a sentence model's folder, or its name on the hub")
     column: str | None = option(

@@ -90,7 +90,7 @@ class Encoder:
     @classmethod
     def of(cls, quantizer: Quantizer) -> Encoder:
         """The encoder of embeddings by a fitted quantizer alone."""
-        dim = int(quantizer.weight_.shape[1]) if quantizer.bits_ else 0
+        dim = quantizer.n_features_in_ if quantizer.bits_ else 0
         return cls(Inputs("features", dim=dim), quantizer=quantizer)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -135,7 +135,7 @@ class Encoder:
     def dim(self) -> int:
         """The width of an embedding."""
         if self.quantizer is not None:
-            return int(self.quantizer.weight_.shape[1])
+            return self.quantizer.n_features_in_
         return self.bits
 
     def _outputs(self, rows: int) -> torch.Tensor:
