@@ -153,6 +153,25 @@ def test_tables_are_made_when_they_pay(monkeypatch):
     assert lazy.ask(1) is None
 
 
+def test_the_quicker_way_is_taken_and_the_other_tried_again():
+    pace = tables.Pace(scan=1.0)
+    assert pace.prefers_tables()  # never tried
+    pace.learn(True, 3.0)
+    ways = []
+    for _ in range(300):
+        by_tables = pace.prefers_tables()
+        ways.append(by_tables)
+        pace.learn(by_tables, 2.0 if by_tables else 1.0)
+    assert 2 <= sum(ways) <= 300 / tables.EXPLORE  # a try of 2 seconds after 64 of scanning
+    for _ in range(300):
+        by_tables = pace.prefers_tables()
+        pace.learn(by_tables, 0.1 if by_tables else 1.0)
+    assert pace.tables < pace.scan and pace.prefers_tables()
+    pace.since = 0.0
+    pace.learn(True, 1000.0)  # held up once
+    assert pace.prefers_tables()
+
+
 def test_tables_asked_for_are_made_whatever_their_size(monkeypatch):
     monkeypatch.setattr(tables, "SMALLEST", 0)
     monkeypatch.setattr(tables, "LARGEST", 0)

@@ -18,6 +18,7 @@ import numpy as np
 from rankbits.indexes.segments import Segment, Snapshot
 from rankbits.kernels import (
     LaidOut,
+    Tables,
     Words,
     hamming_topk,
     hamming_within,
@@ -85,21 +86,26 @@ def _all_topk(
 def _allowed_topk(
     queries: Words | LaidOut, segment: Segment, k: int, mask: np.ndarray | None, device: str | None
 ) -> Results:
-    """The nearest of the rows in ``mask``, or of all: by tables where there are any."""
-    tables = None
-    if isinstance(queries, Words) and device is None:
-        tables = segment.tables.ask(len(queries))
-    if tables is None:
+    """The nearest of the rows in ``mask``, or of all: by a scan or, of codes, by tables."""
+
+    def scan(asked: Words | LaidOut = queries) -> Results:
         if mask is None:
-            return _all_topk(queries, segment, k, device)
-        return _mask_topk(queries, segment, k, mask)
-    k = min(k, len(tables) if mask is None else int(np.count_nonzero(mask)))
-    nearest, left = tables_topk(queries, tables, k, mask)
-    if len(left):
-        few = _of(queries, left)
-        rest = _all_topk(few, segment, k) if mask is None else _mask_topk(few, segment, k, mask)
-        nearest.ids[left], nearest.distances[left] = rest.ids, rest.distances
-    return nearest
+            return _all_topk(asked, segment, k, device)
+        return _mask_topk(asked, segment, k, mask)
+
+    def look_up(tables: Tables) -> Results:
+        assert isinstance(queries, Words)
+        most = min(k, len(tables) if mask is None else int(np.count_nonzero(mask)))
+        nearest, left = tables_topk(queries, tables, most, mask)
+        if len(left):
+            rest = scan(_of(queries, left))
+            nearest.ids[left], nearest.distances[left] = rest.ids, rest.distances
+        return nearest
+
+    if not isinstance(queries, Words) or device is not None:
+        return scan()
+    case = (k.bit_length(), len(queries).bit_length(), mask is None)
+    return segment.tables.answer(case, len(queries), look_up, scan)
 
 
 def _rows_topk(queries: Words | LaidOut, segment: Segment, k: int, rows: np.ndarray) -> Results:
@@ -180,18 +186,22 @@ def _near(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(query, row, distance) of what lies within the radius, by query, distance and row."""
     gather = rows is not None and rows.dtype != bool
-    tables = None if gather else segment.tables.ask(len(queries))
-    near = None if tables is None else tables_within(queries, tables, radius, rows)
-    asked_tables = near is not None
-    if near is None:
-        block = segment.gather(rows) if gather else segment.words  # type: ignore[arg-type]
-        near = hamming_within(queries, block, radius)
+    block = segment.gather(rows) if gather else segment.words  # type: ignore[arg-type]
+
+    def scan() -> Results:
+        return hamming_within(queries, block, radius)
+
+    def look_up(tables: Tables) -> Results:
+        return tables_within(queries, tables, radius) or scan()
+
+    case = ("within", radius, len(queries).bit_length())
+    near = scan() if gather else segment.tables.answer(case, len(queries), look_up, scan)
     assert near.offsets is not None
     owner = np.repeat(np.arange(len(queries)), np.diff(near.offsets))
-    if gather:
-        return owner, rows[near.ids], near.distances  # type: ignore[index]
-    if rows is None or asked_tables:
+    if rows is None:
         return owner, near.ids, near.distances
+    if gather:
+        return owner, rows[near.ids], near.distances
     good = rows[near.ids]
     return owner[good], near.ids[good], near.distances[good]
 

@@ -52,10 +52,14 @@ class Tables:
     def prices(self) -> np.ndarray:
         return np.array(ONE_WORD if self.bits <= 64 else MORE_WORDS)
 
+    def scan_seconds(self, queries: int) -> float:
+        """What a scan takes for each of so many queries."""
+        return len(self) * max(self.scan / queries, self.scan_batch)
+
     def budget(self, queries: int) -> float:
-        """What a scan costs for each of so many queries, by the same prices."""
-        share = min(queries, backend.threads()) / queries
-        return share * len(self) * max(self.scan, queries * self.scan_batch) / self.probe
+        """What a thread may spend on each of so many queries in the time of a scan, by the
+        prices."""
+        return min(queries, backend.threads()) * self.scan_seconds(queries) / self.probe
 
 
 def cut_parts(bits: int, rows: int) -> np.ndarray:
@@ -146,15 +150,11 @@ def tables_topk(
     return Results(ids, distances), np.flatnonzero(costs < 0)
 
 
-def tables_within(
-    queries: Words, tables: Tables, radius: int, allowed: np.ndarray | None = None
-) -> Results | None:
-    """All ``allowed`` rows within the radius, as ``hamming_within`` orders them; None where a scan
-    is cheaper for one of the queries."""
-    rows, mask = _lay_out(queries, allowed)
+def tables_within(queries: Words, tables: Tables, radius: int) -> Results | None:
+    """All rows within the radius, as ``hamming_within`` orders them; None where a scan is cheaper
+    for one of the queries."""
+    rows, mask = _lay_out(queries, None)
     budget, limit = tables.budget(max(1, len(rows))), min(radius, tables.bits)
-    if not len(rows):
-        return None
     keys, costs = _module().tables_within(rows, tables.arrays, mask, limit, budget, tables.prices)
     if (costs < 0).any():
         return None
