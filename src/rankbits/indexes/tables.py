@@ -40,11 +40,12 @@ class Pace:
 
     def learn(self, by_tables: bool, seconds: float) -> None:
         quicker = by_tables == (self.tables <= self.scan)
-        self.since = self.since + seconds if quicker else 0.0
         name = "tables" if by_tables else "scan"
         before = getattr(self, name) or seconds
         # one answer that others on the machine held up does not turn the choice
-        setattr(self, name, (before + min(seconds, 2 * before)) / 2)
+        seconds = min(seconds, 2 * before)
+        setattr(self, name, (before + seconds) / 2)
+        self.since = self.since + seconds if quicker else 0.0
 
 
 class LazyTables:
