@@ -93,12 +93,8 @@ def run(bench: Bench, milvus: Any, folder: str, rows: int) -> None:
             assert (index.count(), other.count()) == (rows, 41_000), "acknowledged rows are lost"
             assert (index.search(queries, 10).distances == true).all()
         ready = time.perf_counter() - begin
-        bench.note(
-            "kill -9, start, all rows there",
-            start_s=round(seconds, 1),
-            open_s=round(ready, 1),
-            lost=0,
-        )
+        times = {"start_s": round(seconds, 1), "open_s": round(ready, 1)}
+        bench.note("kill -9, start, all rows there", lost=0, **times)
     finally:
         kill(server)
 

@@ -13,8 +13,11 @@ the true tenth. Graphs are built up to ``--graphs`` millions.
 from __future__ import annotations
 
 import argparse
+import atexit
 import math
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -85,6 +88,16 @@ def build_faiss(faiss: Any, kind: str, packed: np.ndarray) -> Any:
     return index
 
 
+def build_graph(database: rb.Codes) -> Any:
+    from rankbits.indexes.engines.graph import GraphIndex
+
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+    index = GraphIndex(Path(folder) / "codes.index", database.bits).add(database)
+    print(f"graph: recall by its own measure {index.recall:.4f}")
+    return index
+
+
 def build_usearch(usearch: Any, packed: np.ndarray) -> Any:
     bits = 8 * packed.shape[1]
     index = usearch.Index(ndim=bits, metric=usearch.MetricKind.Hamming, dtype="b1")
@@ -120,6 +133,7 @@ def run(
         build = lambda kind=kind: build_faiss(faiss, kind, database.packed)  # noqa: E731
         keep(f"faiss {kind}", build, lambda i, q: i.search(q.packed, K)[0])
     if usearch and n <= a.graphs * 1_000_000:
+        keep("graph", lambda: build_graph(database), lambda i, q: i.search(q, K).distances)
         keep(
             "usearch",
             lambda: build_usearch(usearch, database.packed),
