@@ -147,7 +147,7 @@ def run(
         peer: lambda f=f: f(queries[(at := next(turn) % len(queries)) : at + 1])
         for peer, f in ask.items()
     }
-    alone = compare(one, unit="queries", repeats=9, seconds=0.2)
+    alone = compare(one, unit="queries", repeats=7)
     together = compare(
         {peer: lambda f=f: f(queries) for peer, f in ask.items()},
         work=len(queries), unit="queries", repeats=3, seconds=0.05,
