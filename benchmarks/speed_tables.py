@@ -34,7 +34,7 @@ THREADS = 2
 SEED = 0
 K = 10
 NOISE = 0.5  # of the spread of a dimension
-LARGE = 50_000_000  # codes from which on only what is fast enough is asked
+LARGE = 5_000_000  # codes from which on only what is fast enough is asked
 
 
 def flip_chances(features: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
@@ -148,7 +148,7 @@ def run(
         peer: lambda f=f: f(queries[(at := next(turn) % len(queries)) : at + 1])
         for peer, f in ask.items()
     }
-    alone = compare(one, unit="queries", repeats=100, seconds=0.0)  # a sample is one call
+    alone = compare(one, unit="queries", repeats=50, seconds=0.0)  # a sample is one call
     together = compare(
         {peer: lambda f=f: f(queries) for peer, f in ask.items()},
         work=len(queries), unit="queries", repeats=3, seconds=0.05,
