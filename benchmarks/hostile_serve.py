@@ -5,8 +5,8 @@
 
 The honest client asks one question after another, every other one on a new connection. The attack
 is a process of its own: so many connections of one kind at a time, each of which sends its start,
-then a few bytes every second, and is opened again whenever the service ends it. A refused or lost
-question of the honest client is counted, and its time with it.
+then a few bytes every second, and is opened again whenever the service ends it. The honest client's
+replies are counted by status, refusals and their times with the rest.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +91,9 @@ async def attack(kind: str, port: int, connections: int, seconds: float) -> dict
 
 
 def ask_honestly(port: int, seconds: float) -> dict[str, Any]:
-    """Times of all questions of one client, and how many were not answered with 200."""
-    times, failed = [], 0
+    """Times of all questions of one client, and its replies by status."""
+    times: list[float] = []
+    replies: Counter[str] = Counter()
     kept = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     queries = codes(1024, SEED + 1).packed
     end, at = time.perf_counter() + seconds, 0
@@ -102,9 +104,10 @@ def ask_honestly(port: int, seconds: float) -> dict[str, Any]:
         try:
             line.request("POST", "/search", body)
             reply = line.getresponse()
-            failed += reply.status != 200 or not reply.read()
-        except (OSError, http.client.HTTPException):
-            failed += 1
+            reply.read()
+            replies[str(reply.status)] += 1
+        except (OSError, http.client.HTTPException) as error:
+            replies[type(error).__name__] += 1
             line.close()
         times.append(time.perf_counter() - began)
         if line is not kept:
@@ -112,8 +115,8 @@ def ask_honestly(port: int, seconds: float) -> dict[str, Any]:
         at += 1
         time.sleep(0.005)
     kept.close()
-    p50, p99 = np.percentile(1000 * np.array(times), (50, 99)).tolist()
-    return {"questions": len(times), "failed": failed, "p50": round(p50, 2), "p99": round(p99, 2)}
+    p50, p99, most = np.percentile(1000 * np.array(times), (50, 99, 100)).round(2).tolist()
+    return {"replies": dict(replies), "p50": p50, "p99": p99, "most": most}
 
 
 def resident_bytes(process: subprocess.Popen) -> int:
@@ -142,8 +145,8 @@ def measure(bench: Bench, options: argparse.Namespace, index: Path) -> None:
             process.wait(60)
         row: dict[str, Any] = {}
         for name, part in (("before", before), ("during", during), ("after", after)):
-            row |= {f"{name}_p50_ms": part["p50"], f"{name}_p99_ms": part["p99"]}
-            row[f"{name}_failed"] = f"{part['failed']} of {part['questions']}"
+            row |= {f"{name}_{mark}_ms": part[mark] for mark in ("p50", "p99", "most")}
+            row[f"{name}_replies"] = part["replies"]
         bench.note(
             f"{options.connections:,} connections for {options.seconds:g} s: {kind}",
             **row, **told, grown_mb=round(grown / 1e6, 1), exit=process.returncode,

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import torch
@@ -19,7 +21,7 @@ import torch
 from _bench import Bench, compare, peak_cuda
 from rankbits.data.examples import Examples
 from rankbits.data.loading import Batch, Loader
-from rankbits.data.samplers import sampler
+from rankbits.data.samplers import make_sampler
 from rankbits.losses.named import make_loss
 from rankbits.train import TrainConfig
 from rankbits.train.loop import Trainer
@@ -34,7 +36,7 @@ BITS = 32
 def made(config: TrainConfig, examples: Examples, device: torch.device) -> Trainer:
     inputs = inputs_of(examples, config)
     run = Run(build_model(config, inputs), config, inputs)
-    batches = sampler("auto", examples.labels, None, config.batch_size)
+    batches = make_sampler("auto", examples.labels, None, config.batch_size)
     loss = make_loss(config.loss, config.width, examples.labels, **(config.options or {}))
     return Trainer(run, examples, None, batches, BatchLoss(loss), Processes(device))
 
@@ -81,6 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--save", action="store_true", help="append rows to results/")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--models", nargs="*", default=["efficientnet-lite0", "resnet50"])
     options = parser.parse_args()
     cuda = torch.cuda.is_available()
     device = torch.device("cuda" if cuda else "cpu")
@@ -89,9 +92,9 @@ def main() -> None:
 
     draw = np.random.default_rng(options.seed)
     examples = Examples(draw.integers(0, 256, (5000, 32, 32, 3), np.uint8), np.arange(5000) % 10)
-    model = "efficientnet-lite0" if cuda else "conv"
-    settings = {"model": model, "bits": BITS, "augment": "crop", "seed": options.seed}
-    for size in (128, 256) if cuda else (256,):
+    models = options.models if cuda else ["conv"]
+    for model, size in product(models, (128, 256) if cuda else (256,)):
+        settings = {"model": model, "bits": BITS, "augment": "crop", "seed": options.seed}
         peers, work = {}, {}
         for loss in ("tie-aware-ap", "cel"):
             config = TrainConfig(loss=loss, batch_size=size, **settings)
@@ -100,6 +103,11 @@ def main() -> None:
             peers[f"step, {loss}"] = stepper(trainer)
         config = TrainConfig(loss="tie-aware-ap", batch_size=size, chunk=size // 4, **settings)
         peers["step, tie-aware-ap, 4 chunks"] = stepper(made(config, examples, device))
+        if cuda:
+            graphed = replace(config, graphs=True)
+            peers["step, tie-aware-ap, 4 chunks, graphs"] = stepper(made(graphed, examples, device))
+            graphed = replace(graphed, chunk=None)
+            peers["step, tie-aware-ap, graphs"] = stepper(made(graphed, examples, device))
         # the balanced sampler rounds a batch to whole classes: 10 x 25 of 256
         drawn = len(next(iter(made(config, examples, device).sampler)))
         work = {p: size if p.startswith("bare") else drawn for p in peers}
@@ -108,7 +116,8 @@ def main() -> None:
         title = f"{model}, batches of {size}, amp {amp}"
         bench.report(title, timings, ("bare forward-backward",), amp=amp)
     if cuda:
-        chunk = 128
+        model, chunk = models[0], 128
+        settings["model"] = model
         for size in (128, 512, 2048):
             row = {}
             for label, part in (("one pass", None), ("chunks of 128", chunk)):

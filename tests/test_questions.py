@@ -218,6 +218,18 @@ def test_rounding_loses_no_more_than_the_largest_step(levels):
     assert round_weights(np.zeros((1, 3), np.float32), levels)[0].tolist() == [[0, 0, 0]]
 
 
+@pytest.mark.parametrize("levels", [7, 127])
+@pytest.mark.parametrize("bits", [1, 5, 64, 300])
+def test_rounding_is_the_same_by_every_backend(levels, bits, monkeypatch):
+    weights = np.random.default_rng(bits).standard_t(3, size=(50, bits)).astype(np.float32)
+    whole, steps = round_weights(weights, levels)
+    monkeypatch.setenv("RANKBITS_BACKEND", "reference")
+    expected, expected_steps = round_weights(weights, levels)
+    assert whole.dtype == expected.dtype == np.int8
+    np.testing.assert_array_equal(whole, expected)
+    np.testing.assert_array_equal(steps, expected_steps)
+
+
 def test_integer_distances_are_those_of_the_rounded_weights():
     draw = np.random.default_rng(3)
     codes, decoder = make_codes(draw, 500, 96), make_decoder(draw, 96)
@@ -513,7 +525,7 @@ def test_distances_past_the_largest_float_are_found_all_the_same(precision):
     codes = rb.pack([[1, 1], [1, -1], [-1, 1]])
     asked, inverses = lay_out(Questions([[-4e29, -4e29]]), precision), np.full(3, 1e20, np.float32)
     for backend in (reference, cpu):
-        if asked.planes is None:
+        if asked.whole is None:
             laid_out = asked.weights, words(codes).words, 3, asked.bases, inverses
             found = backend.weights_topk(*laid_out)
         else:

@@ -297,6 +297,38 @@ def test_questions_at_once_are_one_batch():
     batcher.close()
 
 
+def test_large_questions_hold_up_no_small_one():
+    batches = []
+    started, go = threading.Event(), threading.Event()
+
+    def work(jobs):
+        batches.append(jobs)
+        started.set()
+        go.wait(PATIENCE)
+        return jobs
+
+    batcher = Batcher(work, most=64, waiting=100, cost=lambda job: job)
+
+    async def ask():
+        first = asyncio.create_task(batcher.ask(1))
+        await asyncio.get_running_loop().run_in_executor(None, started.wait, PATIENCE)
+        jobs = [5000] * 100 + [2] * 90
+        rest = [asyncio.create_task(batcher.ask(job)) for job in jobs]
+        await asyncio.sleep(0)
+        with pytest.raises(Rejected, match="Too many questions are waiting"):
+            await batcher.ask(5000)
+        last = asyncio.create_task(batcher.ask(3))  # the line of small ones has room
+        await asyncio.sleep(0)
+        go.set()
+        assert await asyncio.gather(first, *rest, last) == [1, *jobs, 3]
+
+    asyncio.run(ask())
+    batcher.close()
+    assert batches[1] == [2] * 56 + [5000] * 4  # an eighth of the places, and they cost enough
+    assert batches[2] == [2] * 34 + [3] + [5000] * 4
+    assert all(len(batch) <= 4 for batch in batches[3:])
+
+
 def test_items_of_folders_and_tables(tmp_path):
     from PIL import Image
 

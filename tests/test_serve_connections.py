@@ -174,10 +174,17 @@ def test_odd_requests(name):
 
 def test_requests_on_one_connection_have_a_number():
     with listening(make_service()) as (port, _, _):
-        replies = exchange(port, WHOLE * 90 + CLOSE)
-        assert [status for status, _ in split(replies)] == [200] * 91
+        replies = exchange(port, WHOLE * 30 + CLOSE)
+        assert [status for status, _ in split(replies)] == [200] * 31
         replies = split(exchange(port, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * 5000))
         assert replies[-1][0] == 503 and len(replies) < 5000
+
+
+def test_what_waits_behind_a_refusal_is_dropped():
+    with listening(make_service(waiting=0)) as (port, crowd, _):
+        replies = split(exchange(port, WHOLE * 20))
+        assert [status for status, _ in replies] == [503]
+        wait_for(lambda: not crowd.open and not crowd.held)
 
 
 def test_who_hangs_up_is_written_down():
@@ -224,7 +231,7 @@ def test_what_nobody_reads_is_bounded_too():
             line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             lines.append(line)
             wait_for(lambda: len(crowd.open) == len(lines))
-            line.sendall(ask * 90)
+            line.sendall(ask * 30)
             wait_for(
                 lambda: (
                     not (not all(c._paused for c in crowd.open) and len(crowd.open) == len(lines))
@@ -235,6 +242,26 @@ def test_what_nobody_reads_is_bounded_too():
         assert split(exchange(port, WHOLE + CLOSE))[0][0] == 200
         for line in lines:
             line.close()
+
+
+def test_whoever_lets_requests_pile_up_is_ended_before_anybody_else():
+    service = make_service(held_bytes=1 << 18)
+    with listening(service) as (port, crowd, _):
+        go, work = threading.Event(), service.batcher._work
+        service.batcher._work = lambda jobs: (go.wait(PATIENCE), work(jobs))[1]
+        honest = connect(port)
+        honest.sendall(WHOLE)
+        wait_for(lambda: crowd.app.inside == 1)
+        greedy = [connect(port) for _ in range(12)]
+        for line in greedy:
+            line.sendall(WHOLE * 30)
+        wait_for(lambda: len(crowd.open) < 13)
+        assert crowd.held <= 1 << 18
+        go.set()
+        assert honest.recv(65536).startswith(b"HTTP/1.1 200")
+        for line in (honest, *greedy):
+            line.close()
+        wait_for(lambda: not crowd.open and not crowd.held)
 
 
 def test_a_full_house_has_room_for_the_newest(monkeypatch):

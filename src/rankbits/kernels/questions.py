@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import ModuleType
 from typing import Any
 
@@ -21,7 +22,6 @@ from rankbits.kernels.codes import Words, _on_cuda, words
 from rankbits.types import Codes, Decoder, Questions, Results
 
 LEVELS = {"int4": 7, "int8": 127}
-AT_ONCE = 1 << 20  # cells of rounding in memory at a time
 TABLES = 1 << 23  # cells of tables in memory at a time
 PRECISIONS = (*LEVELS, "float")
 CLIPS = np.linspace(1.0, 0.4, 13, dtype=np.float32)  # shares of the largest weight, to choose from
@@ -31,52 +31,54 @@ CLIPS = np.linspace(1.0, 0.4, 13, dtype=np.float32)  # shares of the largest wei
 class LaidOut:
     """Questions as kernels want them; rows can be taken out of them.
 
-    ``planes`` (Q, P, W) and ``signs`` (Q, W) uint64, or None where the weights are asked as floats.
-    The distance is ``step`` x sum, and with a decoder (2 ``step`` x sum - ``base``) / length.
+    ``whole`` int8 (Q, bits) is None where the weights are asked as floats. The distance is
+    ``step`` x sum, and with a decoder (2 ``step`` x sum - ``base``) / length.
     """
 
     weights: np.ndarray
     bases: np.ndarray
     decoder: Decoder | None
-    planes: np.ndarray | None = None
-    signs: np.ndarray | None = None
+    whole: np.ndarray | None = None
     steps: np.ndarray | None = None
+    levels: int = 0
 
     @property
     def bits(self) -> int:
         return self.weights.shape[1]
 
+    @cached_property
+    def planes(self) -> np.ndarray:
+        """The magnitudes' bits, uint64 (Q, P, W), the lowest first."""
+        magnitudes = np.abs(self.whole)  # type: ignore[arg-type]
+        powers = np.arange(self.levels.bit_length(), dtype=np.int8)
+        return _pack_words((magnitudes[:, None] >> powers[:, None]) & 1)
+
+    @cached_property
+    def signs(self) -> np.ndarray:
+        """Where whole weights are positive, uint64 (Q, W)."""
+        return _pack_words(np.greater(self.whole, 0))  # type: ignore[arg-type]
+
     def __len__(self) -> int:
         return len(self.weights)
 
     def __getitem__(self, rows: np.ndarray) -> LaidOut:
-        names = ("weights", "bases", "planes", "signs", "steps")
+        names = ("weights", "bases", "whole", "steps")
         parts: dict[str, Any] = {name: getattr(self, name) for name in names}
         taken: dict[str, Any] = {n: None if p is None else p[rows] for n, p in parts.items()}
         return replace(self, **taken)
 
 
 def round_weights(weights: np.ndarray, levels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Whole numbers of at most ``levels`` in magnitude, int16 (Q, bits), and the step of each
+    """Whole numbers of at most ``levels`` in magnitude, int8 (Q, bits), and the step of each
     question, float32 (Q,): of a few clips of its largest weight the one with the least error.
 
     >>> round_weights(np.array([[7.0, -3.0, 0.2]], np.float32), 7)
-    (array([[ 7, -3,  0]], dtype=int16), array([1.], dtype=float32))
+    (array([[ 7, -3,  0]], dtype=int8), array([1.], dtype=float32))
     """
     clips = (CLIPS if levels < 100 else CLIPS[:1]) / np.float32(levels)
-    whole, steps = np.empty(weights.shape, np.int16), np.empty(len(weights), np.float32)
-    size = max(1, AT_ONCE // (len(clips) * weights.shape[1]))
-    for start in range(0, len(weights), size):
-        part = weights[start : start + size]
-        largest = np.abs(part).max(axis=1)
-        tried = clips[:, None, None] * np.where(largest > 0, largest, np.float32(1))[:, None]
-        rounded = np.minimum(np.maximum(np.rint(part / tried), -levels), levels)
-        error = part - rounded * tried
-        best = np.einsum("cqb,cqb->cq", error, error).argmin(axis=0)
-        rows = np.arange(len(part))
-        whole[start : start + size] = rounded[best, rows]
-        steps[start : start + size] = tried[best, rows, 0]
-    return whole, steps
+    name = "reference" if backend.chosen("cpu") == "reference" else "cpu"
+    module = importlib.import_module(f"rankbits.kernels.{name}.rounding")
+    return module.round_weights(weights, clips, levels)
 
 
 def check_precision(value: Any) -> str:
@@ -92,11 +94,9 @@ def lay_out(questions: Questions, precision: str = "int4") -> LaidOut:
         bases = questions.offsets + np.abs(weights).sum(axis=1, dtype=np.float64)
         return LaidOut(weights, bases, decoder)
     whole, steps = round_weights(weights, LEVELS[precision])
-    magnitudes = np.abs(whole)
-    powers = np.arange(LEVELS[precision].bit_length(), dtype=np.int16)
-    planes = _pack_words((magnitudes[:, None] >> powers[:, None]) & 1)
-    bases = questions.offsets + steps * magnitudes.sum(axis=1, dtype=np.float64)
-    return LaidOut(weights, bases, decoder, planes, _pack_words(whole > 0), steps)
+    totals = np.abs(whole).sum(axis=1, dtype=np.int32)
+    bases = questions.offsets + steps * totals.astype(np.float64)
+    return LaidOut(weights, bases, decoder, whole, steps, LEVELS[precision])
 
 
 def _pack_words(ones: np.ndarray) -> np.ndarray:
@@ -151,15 +151,17 @@ def question_topk(
         inverses = None
     elif inverses is None:
         inverses = inverse_lengths(asked.decoder, right)
-    if asked.planes is None:
+    if asked.whole is None:
         return Results(*module.weights_topk(asked.weights, right.words, k, asked.bases, inverses))
-    assert asked.signs is not None and asked.steps is not None
-    laid_out = asked.planes, asked.signs, right.words, k, right.bits
+    assert asked.steps is not None
+    scale = None
     if inverses is not None:
         scale = 2 * asked.steps, asked.bases.astype(np.float32), inverses
-        return Results(*module.planes_topk(*laid_out, scale))
-    ids, sums = module.planes_topk(*laid_out)
-    return Results(ids, asked.steps[:, None] * sums.astype(np.float32))
+    if isinstance(right.words, torch.Tensor):
+        ids, sums = module.whole_topk(asked.whole, right.words, k, scale)
+    else:
+        ids, sums = module.planes_topk(asked.planes, asked.signs, right.words, k, right.bits, scale)
+    return Results(ids, sums if scale else asked.steps[:, None] * sums.astype(np.float32))
 
 
 def order_rows(

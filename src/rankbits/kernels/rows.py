@@ -21,17 +21,22 @@ def scale_rows(x: torch.Tensor, alpha: float | None) -> torch.Tensor:
 
 
 def scale_rows_backward(
-    gradient: torch.Tensor, x: torch.Tensor, rows: torch.Tensor, alpha: float | None
+    gradient: torch.Tensor,
+    x: torch.Tensor,
+    rows: torch.Tensor,
+    alpha: float | None,
+    factor: torch.Tensor,
 ) -> torch.Tensor:
-    """The gradient at x of what has this ``gradient`` at ``rows``, which are ``scale_rows(x)``."""
+    """``factor`` () times the gradient at x of what has this ``gradient`` at ``rows``, which are
+    ``scale_rows(x)``."""
+    # a kernel is given numbers in float32, too few digits of alpha for float64
+    if _has_kernel(x) and (alpha is None or x.dtype == torch.float32):
+        return backend.load("cuda", "rows").scale_backward(gradient, x, rows, alpha, factor)
     if alpha is not None:
-        at_x = torch.ops.aten.tanh_backward(gradient, rows)
-        return at_x if alpha == 1 else at_x.mul_(alpha)
-    if _has_kernel(x):
-        return backend.load("cuda", "rows").scale_backward(gradient, x)
+        return torch.ops.aten.tanh_backward(gradient, rows).mul_(alpha * factor)
     norms, dead = _find_norms(x)
     along = (gradient * rows).sum(dim=1, keepdim=True)
-    return ((gradient - rows * along) / norms).masked_fill(dead, 0)
+    return ((gradient - rows * along) / norms).masked_fill_(dead, 0).mul_(factor)
 
 
 def _find_norms(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -23,7 +23,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class _HistogramLoss(torch.autograd.Function):
-    """The loss and, where it is needed, its gradient; the backward pass multiplies that."""
+    """The loss and, where it is needed, its gradient at scaled rows; the backward pass multiplies
+    that and takes it to the rows as they were."""
 
     @staticmethod
     def forward(
@@ -44,20 +45,22 @@ class _HistogramLoss(torch.autograd.Function):
                 to_x=to_x, to_y=to_y or (to_x and y is None and not same), same=same,
             )  # fmt: skip
             if y is None and at_x is not None and at_y is not None:
-                at_x, at_y = at_x.add_(at_y), None
-            if at_x is not None:
-                at_x = scale_rows_backward(at_x, x, rows, alpha)
-            if y is not None and at_y is not None:
-                at_y = scale_rows_backward(at_y, y, others, alpha)
-        ctx.save_for_backward(at_x, at_y)
+                at_x.add_(at_y)
+        ctx.alpha = alpha
+        kept_x = (None,) * 3 if at_x is None else (at_x, x, rows)
+        ctx.save_for_backward(*kept_x, *((None,) * 3 if y is None else (at_y, y, others)))
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        at_x, at_y = ctx.saved_tensors
-        at_x = None if at_x is None else at_x * gradient
-        return at_x, None if at_y is None else at_y * gradient, None, None, None
+        kept = ctx.saved_tensors
+        with full_precision(gradient):
+            at_x, at_y = (
+                None if at is None else scale_rows_backward(at, x, rows, ctx.alpha, gradient)
+                for at, x, rows in (kept[:3], kept[3:])
+            )
+        return at_x, at_y, None, None, None
 
 
 def find_loss(

@@ -1,7 +1,8 @@
 """Concurrent questions become one call of the kernels.
 
 Nothing is delayed to fill a batch: whatever comes in while a batch is being worked on is the next
-one. A lone question is answered at once; two hundred at a time cost little more than a few.
+one. A lone question is answered at once; two hundred at a time cost little more than a few. Large
+questions wait in a line of their own, a few of them in each batch, so that they hold up nobody.
 """
 
 from __future__ import annotations
@@ -15,11 +16,16 @@ from typing import Any
 
 from rankbits.serve.limits import reject
 
+LARGE = 100  # a job that costs more waits in the line of large ones
+ROOM = 16_384  # what the large jobs of one batch may cost together
+
+Entry = tuple[Any, Callable[[Any], object]]
+
 
 class Batcher:
     """``await ask(job)`` answers by ``work(jobs)``, called in a thread of its own for all that
     wait. ``work`` returns one answer for each job; an exception in place of an answer is raised for
-    whoever asked.
+    whoever asked. ``cost`` says how large a job is: the number of its results.
 
     >>> batcher = Batcher(lambda jobs: [2 * job for job in jobs])
     >>> async def both():
@@ -29,10 +35,15 @@ class Batcher:
     """
 
     def __init__(
-        self, work: Callable[[list[Any]], Sequence[Any]], most: int = 256, waiting: int = 2000
+        self,
+        work: Callable[[list[Any]], Sequence[Any]],
+        most: int = 256,
+        waiting: int = 2000,
+        cost: Callable[[Any], int] = lambda job: 1,
     ) -> None:
-        self._work, self._most, self._limit = work, most, waiting
-        self._waiting: deque[tuple[Any, Callable[[Any], object]]] = deque()
+        self._work, self._most, self._limit, self._cost = work, most, waiting, cost
+        self._small: deque[Entry] = deque()
+        self._large: deque[Entry] = deque()
         self.thread = ThreadPoolExecutor(1, "rankbits-search")
         self._loop: asyncio.AbstractEventLoop
         self._running, self._lock = False, threading.Lock()
@@ -55,12 +66,13 @@ class Batcher:
 
     def put(self, job: Any, tell: Callable[[Any], object]) -> None:
         """Have ``tell`` called with the answer, or the exception, by the running loop."""
-        if len(self._waiting) >= self._limit:
+        line = self._large if self._cost(job) > LARGE else self._small
+        if len(line) >= self._limit:
             reject(503, "Too many questions are waiting: ask again in a moment.")
         loop = asyncio.get_running_loop()
         with self._lock:
             self._loop = loop
-            self._waiting.append((job, tell))
+            line.append((job, tell))
             begin, self._running = not self._running, True
         if begin:
             self.thread.submit(self._drain)
@@ -70,20 +82,30 @@ class Batcher:
         busy with the last answers and the next questions, would keep the kernels waiting."""
         while True:
             with self._lock:
-                size = min(self._most, len(self._waiting))
-                if not size:
-                    self._running = False
-                    return
-                batch = [self._waiting.popleft() for _ in range(size)]
+                batch = self._take()
+                self._running = bool(batch)
+            if not batch:
+                return
             self.batches += 1
-            self.jobs += size
+            self.jobs += len(batch)
             try:
                 answers = self._work([job for job, _ in batch])
             except BaseException as failure:
-                answers = [failure] * size
+                answers = [failure] * len(batch)
             self._loop.call_soon_threadsafe(self._deliver, batch, answers)
 
-    def _deliver(self, batch: list[tuple[Any, Callable]], answers: Sequence[Any]) -> None:
+    def _take(self) -> list[Entry]:
+        """The next batch: small jobs first, but an eighth of it is for large ones."""
+        kept = self._most // 8 if self._large else 0
+        small = min(len(self._small), max(1, self._most - kept))
+        batch = [self._small.popleft() for _ in range(small)]
+        room = ROOM
+        while self._large and room > 0 and len(batch) < self._most:
+            batch.append(self._large.popleft())
+            room -= self._cost(batch[-1][0])
+        return batch
+
+    def _deliver(self, batch: list[Entry], answers: Sequence[Any]) -> None:
         self.sizes(len(batch))
         for (_, tell), answer in zip(batch, answers, strict=True):
             tell(answer)

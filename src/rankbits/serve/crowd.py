@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from rankbits.serve.connection import Connection
-from rankbits.serve.limits import Rejected
 
 if TYPE_CHECKING:
     from rankbits.serve.app import App
@@ -47,9 +46,12 @@ class Crowd:
         self.waiting.pop(connection, None)
 
     def relieve(self) -> None:
-        """Refuse the unfinished request that holds most."""
-        worst = max(self.open, key=lambda connection: connection.unfinished)
-        worst.cut(Rejected(503, "Too much is being sent at once: try again in a moment."))
+        """Refuse those that hold most, until an eighth of what all may hold is free again."""
+        enough = self.app.service.limits.held_bytes * 7 // 8
+        for worst in sorted(self.open, key=lambda connection: connection.held, reverse=True):
+            if self.held <= enough:
+                return
+            worst.give_up()
 
     async def watch(self) -> None:
         """End those that are late, and write the log, for ever."""

@@ -7,6 +7,13 @@ from typing import NoReturn
 
 from rankbits._check import Refusal
 
+IDLE = 30.0  # seconds that a connection is kept without a request
+PACE = 1 << 16  # bytes of a body that give their sender another second
+WASTED = 64 << 20  # bytes after a refusal that are read and dropped, so that the sender reads it
+PIPELINED = 32  # requests that may wait on one connection
+WEIGHT = 1024  # bytes that a waiting request is reckoned to cost beside its own
+GONE = 499  # in the log only: the client has closed the connection
+
 
 @dataclass(frozen=True)
 class Limits:

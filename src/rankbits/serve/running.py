@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 GRACE = 30  # seconds that requests in flight are given at the end
 MOST = 4096  # connections
 BACKLOG = 1024  # connections that wait to be accepted
+SENT = 1 << 17  # bytes of answers that the system takes for a client that does not read
 
 
 def is_loopback(host: str) -> bool:
@@ -60,6 +61,7 @@ def open_socket(host: str, port: int) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT)  # of its connections too
         listening.bind((host, port))
         listening.listen(BACKLOG)  # so that whoever reads where it is finds it there
     except OSError as error:

@@ -70,7 +70,7 @@ class Service:
         here = isinstance(index, HammingIndex)
         self.accepts = (*(("id",) if here else ()), "code", *self.reader.accepts)
         self._labels = Labels(items)
-        self.batcher = Batcher(self._answer, waiting=self.limits.waiting)
+        self.batcher = Batcher(self._answer, waiting=self.limits.waiting, cost=lambda ask: ask.k)
         self._threads = ThreadPoolExecutor(2, "rankbits-decode")
         # a connection to a database elsewhere is one thread's; a file's writer leaves searches be
         self._writer = ThreadPoolExecutor(1, "rankbits-write") if here else self.batcher.thread

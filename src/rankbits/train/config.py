@@ -170,6 +170,7 @@ class OptimiserSettings(Settings, title="optimiser"):
     weight_decay: float = option(0.0, "weight decay")
     clip: float = option(0.0, "largest norm of the gradient; 0: no limit")
     amp: str = option("auto", "'off', 'bf16', 'fp16'; auto: bf16 on a GPU that has it")
+    graphs: bool = option(False, "replay the network's passes as CUDA graphs: less to launch")
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from rankbits.train.advice import Advisor
 from rankbits.train.checkpoints import fingerprint_data
 from rankbits.train.diary import Diary
 from rankbits.train.embed import Validation, embed, make_loader
+from rankbits.train.graphs import GraphedNetwork
 from rankbits.train.memory import BatchLoss
 from rankbits.train.meter import Meter
 from rankbits.train.processes import Processes, Stop
@@ -57,7 +58,12 @@ class Trainer:
         self.loss.to(device)
         self.view = self.run.inputs.view(config.augment, config.mirror)
         self.optimiser = optimisers.make_optimiser(self.model, self.loss, config)
+        self.trained = [p for p in self.model.parameters() if p.requires_grad]
         self.amp = choose_precision(config.amp, device)
+        self.network: Callable[[torch.Tensor], torch.Tensor] = self._pass
+        if config.graphs:
+            self.network = self._make_graphs()
+        set_training_mode(self.model, config)
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.amp == "fp16")
         self.steps = len(self.sampler) * config.epochs
         self.steps = min(self.steps, config.steps) if config.steps else self.steps
@@ -114,6 +120,7 @@ class Trainer:
         if progress.step >= self.steps:  # it was killed between its last step and its end
             return
         batches = self.sampler.at(epoch, progress.batch)
+        set_training_mode(self.model, config)
         loader = make_loader(self.train, batches, self.view, self.device, self.workers, self.cache)
         begun, self.mark = time.monotonic(), (time.monotonic(), progress.examples)
         meter = Meter(
@@ -148,7 +155,6 @@ class Trainer:
         progress, config = self.run.progress, self.config
         rate = optimisers.find_rate(config, progress.step, epoch, self.steps)
         optimisers.set_rate(self.optimiser, rate)
-        set_training_mode(self.model, config)
         inputs = batch.inputs.to(self.device, non_blocking=True)
         labels = batch.labels.to(self.device, non_blocking=True)
         first = self.processes.first(batch.planned)
@@ -158,8 +164,7 @@ class Trainer:
             part = inputs[start:stop]
             if self.view is not None:
                 part = self.view.train(part, drawn[start:stop])
-            with precision(self.amp, self.device):
-                return self.model(part)
+            return self.network(part)
 
         def lost(z: torch.Tensor) -> torch.Tensor:
             if progress.alpha is None:
@@ -168,7 +173,7 @@ class Trainer:
             optimisers.set_alpha(self.loss.loss, alpha)
             return self.loss(z, labels, batch.rows)
 
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.zero_grad(set_to_none=not config.graphs)
         value, _ = batch_gradient(
             embedded,
             len(batch),
@@ -179,10 +184,10 @@ class Trainer:
             own=list(self.loss.parameters()),
             scale=self.scaler.scale,
         )
-        sum_gradients(trained := [p for p in self.model.parameters() if p.requires_grad])
+        sum_gradients(self.trained)
         self.scaler.unscale_(self.optimiser)
         if config.clip:
-            torch.nn.utils.clip_grad_norm_([*trained, *self.loss.parameters()], config.clip)
+            torch.nn.utils.clip_grad_norm_([*self.trained, *self.loss.parameters()], config.clip)
         self.scaler.step(self.optimiser)
         self.scaler.update()
         self.loss.remember()
@@ -193,6 +198,15 @@ class Trainer:
         if after_epoch is not None and progress.batch == len(self.sampler):
             after_epoch(self._embed_rows, seed_of(config.seed, progress.step))
         return value
+
+    def _pass(self, inputs: torch.Tensor) -> torch.Tensor:
+        with precision(self.amp, self.device):
+            return self.model(inputs)
+
+    def _make_graphs(self) -> GraphedNetwork:
+        if self.device.type != "cuda":
+            _check.refuse(f"graphs = true needs a CUDA device; this run is on {self.device.type}.")
+        return GraphedNetwork(self.model, lambda: precision(self.amp, self.device))
 
     def _embed_rows(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The outputs of training rows, and which rows they are: those that can be read."""

@@ -34,12 +34,13 @@ def make_optimiser(
     if own:
         trained.append({"name": "loss", "params": own, "lr": config.lr * config.loss_multiple})
     trained = [group | {"base": group["lr"]} for group in trained]
+    # one kernel for all weights, where they lie on a GPU
+    fused = True if all(p.is_cuda for group in trained for p in group["params"]) else None
+    settings: dict[str, Any] = {"weight_decay": config.weight_decay, "fused": fused}
     if config.optimizer == "sgd":
-        return torch.optim.SGD(
-            trained, config.lr, momentum=config.momentum, weight_decay=config.weight_decay
-        )
+        return torch.optim.SGD(trained, config.lr, momentum=config.momentum, **settings)
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind(trained, config.lr, weight_decay=config.weight_decay)
+    return kind(trained, config.lr, **settings)
 
 
 def find_rate(config: ScheduleSettings, step: int, epoch: int, steps: int) -> float:

@@ -98,6 +98,20 @@ def batch_gradient(
     >>> torch.allclose(model.weight.grad, wanted), z.shape
     (True, torch.Size([3, 2]))
     """
+    with torch.autograd.set_multithreading_enabled(False):  # the way to another thread takes longer
+        return _find_gradient(embed, rows, loss, replay, chunk, first, own, scale)
+
+
+def _find_gradient(
+    embed: Embed,
+    rows: int,
+    loss: Callable[[torch.Tensor], torch.Tensor],
+    replay: Replay,
+    chunk: int | None,
+    first: int,
+    own: Sequence[torch.Tensor],
+    scale: Callable[[torch.Tensor], torch.Tensor],
+) -> tuple[torch.Tensor, torch.Tensor]:
     chunk = max(rows, 1) if chunk is None else _check.whole("chunk", chunk, 1)
     starts = range(0, rows, chunk)
     kept = []

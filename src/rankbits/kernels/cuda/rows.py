@@ -1,4 +1,4 @@
-"""Rows of unit length, and the way back, in Triton: sums of a row are taken in float64."""
+"""Rows of unit length, and the way back from scaled rows, in Triton; sums are in float64."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from rankbits.kernels.cuda.launch import Launch, find_power
+from rankbits.kernels.cuda.launch import Launch, divide_up, find_power
+
+SIZE = 1024  # numbers of a program
 
 
 @triton.jit(do_not_specialize=["dim"])
@@ -33,7 +35,7 @@ def _scale_kernel(x, out, dim, TINY: tl.constexpr, EVEN: tl.constexpr, DIM: tl.c
 
 @triton.jit(do_not_specialize=["dim"])
 def _scale_back_kernel(
-    gradient, x, out, dim, TINY: tl.constexpr, EVEN: tl.constexpr, DIM: tl.constexpr
+    gradient, x, factor, out, dim, TINY: tl.constexpr, EVEN: tl.constexpr, DIM: tl.constexpr
 ):
     if EVEN:
         dim = dim // 16 * 16
@@ -50,12 +52,24 @@ def _scale_back_kernel(
     dead = norm <= TINY
     inverse = tl.where(dead, 0.0, 1 / tl.where(dead, 1.0, norm))
     along = tl.sum(product, axis=0) * inverse * inverse
+    inverse *= tl.load(factor).to(tl.float64)
     for start in range(0, dim, DIM):
         column = start + tl.arange(0, DIM)
         at, inside = row * dim + column, column < dim
         g = tl.load(gradient + at, mask=inside, other=0.0).to(tl.float64)
         part = tl.load(x + at, mask=inside, other=0.0).to(tl.float64)
         tl.store(out + at, (g - part * along) * inverse, mask=inside)
+
+
+@triton.jit(do_not_specialize=["number", "alpha"])
+def _relax_back_kernel(gradient, rows, factor, out, number, alpha, SIZE: tl.constexpr):
+    """gradient (1 - rows^2) alpha factor."""
+    at = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
+    inside = at < number
+    value = tl.load(rows + at, mask=inside, other=0.0)
+    steepness = alpha.to(value.dtype) * tl.load(factor).to(value.dtype)
+    g = tl.load(gradient + at, mask=inside, other=0.0)
+    tl.store(out + at, g * (1 - value * value) * steepness, mask=inside)
 
 
 def scale(x: torch.Tensor) -> torch.Tensor:
@@ -65,9 +79,18 @@ def scale(x: torch.Tensor) -> torch.Tensor:
     return out
 
 
-def scale_backward(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+def scale_backward(
+    gradient: torch.Tensor,
+    x: torch.Tensor,
+    rows: torch.Tensor,
+    alpha: float | None,
+    factor: torch.Tensor,
+) -> torch.Tensor:
     out = torch.empty_like(gradient)
-    _run(_scale_back_kernel, gradient, x.contiguous(), out)
+    if alpha is None:
+        _run(_scale_back_kernel, gradient, x.contiguous(), factor, out)
+    elif out.numel():
+        _plan_relaxed(out.numel(), alpha)(gradient, rows.contiguous(), factor, out)
     return out
 
 
@@ -83,3 +106,10 @@ def _plan(kernel: Any, count: int, dim: int, dtype: torch.dtype) -> Launch:
     width = min(1024, max(128, find_power(dim)))
     constants = {"TINY": torch.finfo(dtype).tiny ** 0.5, "EVEN": dim % 16 == 0, "DIM": width}
     return Launch(kernel, (count,), (dim,), constants)
+
+
+@functools.lru_cache(4096)
+def _plan_relaxed(number: int, alpha: float) -> Launch:
+    return Launch(
+        _relax_back_kernel, (divide_up(number, SIZE),), (number, float(alpha)), {"SIZE": SIZE}
+    )
