@@ -27,7 +27,8 @@ class Embeddings:
 
     def __init__(self, values: Any, *, verify: bool = True) -> None:
         self.scale: np.ndarray | None = None
-        self._path, self._map = values, None
+        self._path = values
+        self._map: mmap.mmap | None = None
         if isinstance(values, (str, os.PathLike)):
             values = self._open(Path(values), verify)
         self.rows = _check.matrix("embeddings", values)

@@ -96,10 +96,9 @@ def make_tables(database: Words, *, timed: bool = True) -> Tables:
     one_word = len(words) == 1
     codes = np.empty(rows.shape, np.uint64) if one_word else np.ascontiguousarray(words.T)
     _module().sort_rows(words, parts, begin, rows, codes)
-    arrays = [parts, begin, rows.reshape(-1), codes.reshape(-1)]
-    for array in arrays:
+    tables = Tables(parts, begin, rows.reshape(-1), codes.reshape(-1), bits)
+    for array in tables.arrays:
         array.flags.writeable = False
-    tables = Tables(*arrays, bits)
     return _time_costs(tables, database) if timed else tables
 
 

@@ -122,7 +122,7 @@ def save_nodes(path: Path, nodes: Nodes) -> None:
         "keys": nodes.keys,
         "words": nodes.words,
     }
-    facts = {name: f"{zlib.crc32(tensor):08x}" for name, tensor in tensors.items()}
+    facts = {name: f"{zlib.crc32(tensor.data):08x}" for name, tensor in tensors.items()}
     data = save(tensors, {"bits": str(nodes.bits), **facts})
     write_whole(path, lambda file: file.write(data))
 
@@ -140,7 +140,7 @@ def load_nodes(path: Path, bits: int, usearch: Any) -> Nodes | None:
             tensors = {name: file.get_tensor(name) for name in ("graph", "keys", "words")}
     except (SafetensorError, OSError):
         return None
-    sums = {name: f"{zlib.crc32(tensor):08x}" for name, tensor in tensors.items()}
+    sums = {name: f"{zlib.crc32(tensor.data):08x}" for name, tensor in tensors.items()}
     if {"bits": str(bits), **sums} != facts:
         return None
     empty = Nodes.empty(bits, usearch)
