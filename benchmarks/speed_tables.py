@@ -21,6 +21,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ import numpy as np
 
 import rankbits as rb
 from _bench import Bench, compare
-from rankbits.indexes import HammingIndex, tables
+from rankbits.indexes import HammingIndex, scan
+from rankbits.indexes.segments import Segment
 
 THREADS = 2
 SEED = 0
@@ -68,11 +70,12 @@ def held() -> float:
 
 def scanning(index: HammingIndex, queries: rb.Codes) -> Any:
     """A search without tables, whether they are there or not."""
-    before, tables.SMALLEST = tables.SMALLEST, 1 << 62
-    try:
-        return index.search(queries, K)
-    finally:
-        tables.SMALLEST = before
+    state = index.snapshot()
+    return scan.topk(replace(state, segments=tuple(map(_bare, state.segments))), queries, K, [None])
+
+
+def _bare(segment: Segment) -> Segment:
+    return Segment(segment.words, segment.ids)
 
 
 def build_faiss(faiss: Any, kind: str, packed: np.ndarray) -> Any:

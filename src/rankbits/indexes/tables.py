@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 from rankbits.kernels import Tables, Words, make_tables, tables_bytes
@@ -19,6 +20,7 @@ from rankbits.kernels.backend import chosen
 ASKED = 512  # queries that were scanned before tables are made: about what making them costs
 SMALLEST = 1 << 20  # bytes of codes: a scan of fewer is over before a look-up pays
 LARGEST = 1 << 30  # bytes of tables that are made without being asked for
+MOST_ROWS = (1 << 32) - 1  # a table numbers its rows in 32 bits
 EXPLORE = 32  # the slower way is tried again when the quicker one took so many times as long
 
 Answer = TypeVar("Answer")
@@ -79,16 +81,23 @@ class LazyTables:
         pace.learn(by_tables, (time.perf_counter() - begin) / queries)
         return answer
 
+    @cached_property
+    def size(self) -> int:
+        """The bytes that the tables take; 0 where there can be none."""
+        rows = len(self._words)
+        if self._words.words.nbytes < SMALLEST or rows > MOST_ROWS:
+            return 0
+        return tables_bytes(self._words.bits, rows)
+
     def ask(self, queries: int) -> Tables | None:
         """The tables for so many queries; None where a scan is the better way. They are made here
         when enough queries were scanned; while a thread makes them, others scan."""
-        small = not queries or self._words.words.nbytes < SMALLEST
-        if small or chosen("cpu") != "cpu":
+        if not queries or not self.size or chosen("cpu") != "cpu":
             return None
         if self._tables is None:
             self._asked += 1 + (queries - 1) // 4  # queries of a batch share a scan
-            large = tables_bytes(self._words.bits, len(self._words)) > LARGEST
-            if self._asked < ASKED or large or not self._making.acquire(blocking=False):
+            early = self._asked < ASKED or self.size > LARGEST
+            if early or not self._making.acquire(blocking=False):
                 return None
             try:
                 self._make()
@@ -98,11 +107,10 @@ class LazyTables:
 
     def build(self) -> int:
         """Make the tables now, whatever their size; the bytes they take."""
-        if self._words.words.nbytes < SMALLEST:
-            return 0
-        with self._making:
-            self._make()
-        return tables_bytes(self._words.bits, len(self._words))
+        if self.size:
+            with self._making:
+                self._make()
+        return self.size
 
     def _make(self) -> None:
         if self._tables is None:
