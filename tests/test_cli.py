@@ -147,6 +147,27 @@ def test_fit_encode_evaluate(floats, capsys):
     assert json.loads(capsys.readouterr().out)["figures"]["mAP"]["mean"] > 0.5
 
 
+def test_fit_shows_what_bytes_keep(tmp_path, capsys):
+    rows = np.random.default_rng(1).normal(size=(500, 16)).astype(np.float32)
+    np.save(tmp_path / "x.npy", rows)
+    words = ["fit", str(tmp_path / "x.npy"), "--bits", "8", "-o", str(tmp_path / "q")]
+    assert main(words) == 0
+    printed = capsys.readouterr().out
+    assert "what bytes keep of the 10 nearest (fitted to 219 rows; 62 queries among 219" in printed
+    assert main([*words, "--json"]) == 0
+    curve = json.loads(capsys.readouterr().out)["curve"]
+    assert list(curve["kept"]) == ["1", "2"]
+    for shares in curve["kept"].values():
+        assert 0 < shares["bits"] <= shares["bits_rescored"] <= 1
+        assert 0 < shares["floats"] <= shares["floats_rescored"] <= 1
+    assert curve["kept"]["2"]["floats"] > curve["kept"]["1"]["floats"]
+    assert main([*words, "--no-curve"]) == 0
+    assert "what bytes keep" not in capsys.readouterr().out
+    np.save(tmp_path / "x.npy", rows[:300])  # too few to say anything of others
+    assert main(words) == 0
+    assert "what bytes keep" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("method", ["sign", "random", "itq", "h2q", "supervised", "auto"])
 def test_methods_with_labels_beside_the_rows(floats, capsys, method):
     folder, rows, labels = floats

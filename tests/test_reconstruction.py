@@ -90,6 +90,18 @@ def test_codes_rebuild_rows_and_more_bits_rebuild_more(bits, group):
     np.testing.assert_array_equal(quantizer.transform(X) > 0, codes.signs() > 0)
 
 
+def test_rows_fewer_than_vectors_are_not_learned_by_heart():
+    rows = np.random.default_rng(3).normal(size=(400, 48)).astype(np.float32)
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    new = {}
+    for group in (1, 4):
+        quantizer = rb.Reconstruction(64, group=group, rounds=6, tries=1).fit(rows[:150])
+        sums = quantizer.decode(quantizer.encode(rows[200:]))
+        new[group] = float(np.square(unit[200:] - sums).sum(axis=1).mean())
+    assert new[4] < 7 * quantizer.objective_  # 11 where vectors are held back as among many rows
+    assert new[4] < 1.05 * new[1]
+
+
 def test_it_keeps_more_than_a_projection():
     queries = UNIT[:60] + 0.05 * DRAW.normal(size=(60, 24)).astype(np.float32)
     nearest = np.argsort(-(queries @ UNIT.T), axis=1)[:, :10]

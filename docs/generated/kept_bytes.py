@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from itertools import product
 from pathlib import Path
 
 from generated.drawing import Panel, lines
@@ -10,6 +11,7 @@ from generated.rows import RESULTS, Row, origin, read, table
 
 NAMES = {"scifact": "SciFact, 5,183 abstracts", "clinc150": "CLINC150, 6,000 short texts"}
 OURS = "Reconstruction, groups of 4"
+OWN = ("Reconstruction", "Projection", "ITQ", "random rotation", "signs")
 DRAWN = {
     OURS: "Reconstruction",
     "Projection, float questions": "Projection, floats",
@@ -29,7 +31,7 @@ count.
 """
 ADVICE = """
 **Which to take.** `rb.Reconstruction(bits)` with float questions, where the queries' floats are
-at hand and an index of ours searches: it is ahead at every number of bytes below.
+at hand and an index of ours searches; peers that keep as much are named below.
 `rb.Projection(bits)` where plain Hamming distance must do: its codes are signs of a linear map,
 work in any engine, fold into a network, and gain from float questions, too.
 
@@ -43,8 +45,25 @@ results = index.search(quantizer.ask(queries), k=10)      # float queries, bits 
 
 A `Reconstruction` learns vectors for every 4 bits; with few rows it also learns these rows by
 heart. Codes of new items are therefore worth less than those of the rows it was fitted to, until
-there are some ten rows for each of its `bits / 4 * 16` vectors; `group=1` has 4 times fewer.
+there are some ten rows for each of its `bits / 4 * 16` vectors. `rankbits fit` shows what bytes
+keep of your own embeddings, measured on rows that were not fitted.
 """
+NESTED = """
+## Codes within codes
+
+`rb.Reconstruction(256, nested=(64, 128))` makes codes of 32 bytes whose first 8 and first 16 bytes
+are codes of their own, with vectors of their own. One index then serves both: `index.search(
+questions, k=10, coarse=64)` scans the first 8 bytes of all items, and puts the 200 that it lists in
+order by all 32. Recall at 10 of the first bytes of such codes, beside codes that were fitted for
+so many bytes alone, the first bits of a `Projection` of 256 bits (which were not made for it), and
+the common practice of taking signs of the first dimensions:
+"""
+FIRST = {
+    "Reconstruction of 32 bytes, first bytes": "nested in 32 bytes",
+    OURS: "fitted alone",
+    "Projection of 32 bytes, first bytes": "first bits of a Projection",
+    "signs of the first dimensions, Hamming": "signs of the first dimensions",
+}
 
 
 def mean_and_deviation(values: list[float]) -> str:
@@ -64,13 +83,45 @@ def select(rows: list[Row], name: str, method: str, size: int, figure: str) -> l
 def bytes_table(rows: list[Row], name: str, figure: str = "recall_10") -> str:
     """A line for each method, a column for each number of bytes: mean and deviation over seeds."""
     sizes = sorted({row["bytes"] for row in rows})
-    methods = list(dict.fromkeys(row["method"] for row in rows if row["set"] == name))
+    methods = [m for m in dict.fromkeys(row["method"] for row in rows) if "first" not in m]
     body = []
     for method in methods:
         cells = [select(rows, name, method, size, figure) for size in sizes]
         if any(cells):
             body.append([method, *(mean_and_deviation(cell) if cell else "" for cell in cells)])
     return table(["", *(f"{size} bytes" for size in sizes)], body)
+
+
+def nested_table(rows: list[Row]) -> str:
+    """A line for each set and way to make the first bytes."""
+    body = []
+    for name, title in NAMES.items():
+        for method, said in FIRST.items():
+            cells = [select(rows, name, method, size, "recall_10") for size in (8, 16, 32)]
+            if any(cells):
+                shown = [mean_and_deviation(cell) if cell else "" for cell in cells]
+                body.append([title.split(",")[0], said, *shown])
+    return table(["", "", "8 bytes", "16 bytes", "32 bytes"], body)
+
+
+def find_rivals(rows: list[Row]) -> str:
+    """A sentence on peers that are ahead of ours, or less than two deviations behind: twice the
+    largest deviation over seeds that ours has on a set at any number of bytes."""
+    near = []
+    sizes = sorted({row["bytes"] for row in rows})
+    peers = [m for m in dict.fromkeys(row["method"] for row in rows) if not m.startswith(OWN)]
+    for name, title in NAMES.items():
+        ours = {size: select(rows, name, OURS, size, "recall_10") for size in sizes}
+        room = 2 * max((statistics.stdev(v) for v in ours.values() if len(v) > 1), default=0.0)
+        for size, method in product((size for size in sizes if ours[size]), peers):
+            theirs = select(rows, name, method, size, "recall_10")
+            if theirs and statistics.mean(theirs) > statistics.mean(ours[size]) - room:
+                near.append(f"{method} ({title.split(',')[0]}, {size} bytes)")
+    said = ", ".join(near) or "none"
+    return (
+        f"Peers that are ahead of it, or less than two deviations behind: {said}. A residual "
+        "quantizer has 256 vectors for every byte, and learns the rows of a small set by heart.\n"
+    )
 
 
 def draw(rows: list[Row]) -> str:
@@ -93,7 +144,8 @@ def draw(rows: list[Row]) -> str:
 def page(path: Path = RESULTS / "quality_bits.jsonl") -> str:
     """The whole page."""
     rows = read(path)
-    text = OPENING + "\n" + draw(rows) + "\n" + ADVICE
+    text = OPENING + "\n" + draw(rows) + "\n" + ADVICE + "\n" + find_rivals(rows)
+    text += NESTED + "\n" + nested_table(rows)
     for name, title in NAMES.items():
         text += f"\n## {title}\n\nRecall at 10:\n\n{bytes_table(rows, name)}\n"
         text += (

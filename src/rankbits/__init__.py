@@ -7,7 +7,7 @@ search the bits exactly, and judge rankings with ties counted exactly.
 from rankbits import report as report
 from rankbits._check import Refusal
 from rankbits._version import VERSION
-from rankbits.account import Account, account
+from rankbits.account import Account, Curve, account, measure_bytes
 from rankbits.encoder import Encoder, evaluate_index, load, make_index, open_index
 from rankbits.evaluate import evaluate, evaluate_run
 from rankbits.indexes import HammingIndex, Rerank
@@ -49,6 +49,7 @@ __all__ = [
     "ITQ",
     "Account",
     "Codes",
+    "Curve",
     "Encoder",
     "HammingIndex",
     "Projection",
@@ -81,6 +82,7 @@ __all__ = [
     "load_run",
     "make_index",
     "map_at_r",
+    "measure_bytes",
     "ndcg",
     "open_index",
     "pack",

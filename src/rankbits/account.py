@@ -1,22 +1,33 @@
-"""What the bits lose: embeddings compared with their codes, without labels."""
+"""What the bits lose: embeddings compared with their codes, without labels; and what bytes keep."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from rankbits import metrics
+from rankbits import _check, metrics
 from rankbits.kernels import order_rows, question_topk
-from rankbits.quantizers import Quantizer, Reconstruction, rows
+from rankbits.quantizers import Projection, Quantizer, Reconstruction, rows
 from rankbits.types import Codes, Questions, pack
 
 QUERIES, DATABASE = 500, 50_000
 PLACES = (1, 10, 100)
 LISTED = 20  # codes decoded for each neighbour wanted
 RESCORED = 10  # candidates fetched for each neighbour wanted, when floats re-score them
+NEAREST = 10  # items that a curve looks for
+ASKED, FITTED = 200, 2000  # queries and rows of a curve
+LEAST_ROWS = 400  # fewer say nothing about others
+LINES = {
+    "bits": "by bits (--method pca)",
+    "floats": "by float questions (--method reconstruct)",
+    "bits_rescored": "by bits, then re-scored by floats",
+    "floats_rescored": "by float questions, then re-scored",
+}
 
 
 @dataclass(frozen=True)
@@ -128,6 +139,110 @@ def account(quantizer: Quantizer, embeddings: Any, *, seed: int = 0) -> Account:
         recall=kept[0], rescored=kept[1], signs=kept[2], asked=kept[3],
         dtype=str(value.dtype).removeprefix("torch."), itemsize=value.dtype.itemsize,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Shares of the 10 nearest items by cosine that are among the 10 nearest by codes.
+
+    ``kept[bytes]`` has "bits": Hamming distance of a ``Projection``; "floats": float questions to a
+    ``Reconstruction``; and with "_rescored" the same where 100 are fetched and put in order by
+    stored floats. Both are fitted to ``fitted`` rows; ``queries`` other rows are searched for among
+    ``items`` others.
+
+    >>> shares = {"bits": 0.5, "floats": 0.75, "bits_rescored": 0.9, "floats_rescored": 1.0}
+    >>> print(Curve(2000, 2000, 200, {8: shares}))  # doctest: +ELLIPSIS
+    what bytes keep of the 10 nearest (fitted to 2,000 rows; 200 queries among 2,000 others)
+      bytes                                           8
+      by bits (--method pca)                      50.0%
+    ...
+    """
+
+    fitted: int
+    items: int
+    queries: int
+    kept: dict[int, dict[str, float]]
+
+    def __str__(self) -> str:
+        width = max(map(len, LINES.values()))
+        lines = [
+            f"what bytes keep of the {NEAREST} nearest (fitted to {self.fitted:,} rows; "
+            f"{self.queries:,} queries among {self.items:,} others)",
+            f"  {'bytes':{width}}" + "".join(f"{size:8}" for size in self.kept),
+        ]
+        for name, said in LINES.items():
+            shares = "".join(f"{kept[name]:8.1%}" for kept in self.kept.values())
+            lines.append(f"  {said:{width}}{shares}")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def choose_sizes(dim: int) -> list[int]:
+    """Powers of two, in bytes, from 1 bit for every 6 dimensions to 1 for each.
+
+    >>> choose_sizes(384), choose_sizes(64)
+    ([8, 16, 32], [2, 4, 8])
+    """
+    powers = (1 << power for power in range(16))
+    return [size for size in powers if dim <= 48 * size and 8 * size <= dim] or [1]
+
+
+def measure_bytes(embeddings: Any, sizes: Sequence[int] | None = None, *, seed: int = 0) -> Curve:
+    """Measure on a sample of the embeddings which bytes keep which share -> ``Curve``.
+
+    At most 2,000 rows are fitted, and 200 queries are searched for among 2,000 others: larger
+    databases keep less, and codes fitted to more rows somewhat more.
+
+    >>> x = torch.randn(800, 16, generator=torch.Generator().manual_seed(0))
+    >>> curve = measure_bytes(x, [1, 4])
+    >>> curve.fitted, curve.items, curve.kept[4]["floats"] > curve.kept[1]["floats"]
+    (350, 350, True)
+    """
+    value = rows.embeddings("embeddings", embeddings)
+    if len(value) < LEAST_ROWS:
+        _check.refuse(f"A curve needs at least {LEAST_ROWS} rows; got {len(value):,}.")
+    drawn = rows.sample(value, ASKED + 2 * FITTED, seed)[0].float().cpu()
+    drawn = drawn[torch.randperm(len(drawn), generator=torch.Generator().manual_seed(seed))]
+    asked = min(ASKED, len(drawn) // 8)
+    half = (len(drawn) - asked) // 2
+    queries, known, items = drawn[:asked], drawn[asked : asked + half], drawn[asked + half :]
+    nearest = _find_nearest(queries, items, NEAREST)
+    kept = {}
+    for size in sizes or choose_sizes(value.shape[1]):
+        bits = 8 * _check.whole("sizes", size, 1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the fit itself has said what it thinks of the rows
+            projection = Projection(bits, seed=seed).fit(known)
+            rebuilt = Reconstruction(bits, rounds=6, tries=1, seed=seed).fit(known)
+        kept[size] = _share_by_bits(projection, queries, items, nearest)
+        kept[size] |= _share_by_floats(rebuilt, queries, items, nearest)
+    return Curve(half, len(items), asked, kept)
+
+
+def _share_by_bits(
+    quantizer: Quantizer, queries: torch.Tensor, items: torch.Tensor, nearest: np.ndarray
+) -> dict[str, float]:
+    relevance = np.zeros((len(queries), len(items)), np.uint8)
+    np.put_along_axis(relevance, nearest, 1, axis=1)
+    codes = quantizer.encode(queries), quantizer.encode(items)
+    ranking = metrics.rank_codes(*codes, relevance=relevance)
+    return {
+        "bits": float(metrics.recall_at(ranking, NEAREST).mean()),
+        "bits_rescored": float(metrics.recall_at(ranking, RESCORED * NEAREST).mean()),
+    }
+
+
+def _share_by_floats(
+    quantizer: Quantizer, queries: torch.Tensor, items: torch.Tensor, nearest: np.ndarray
+) -> dict[str, float]:
+    found = _ask_nearest(quantizer.ask(queries), quantizer.encode(items), RESCORED * NEAREST)
+    hits = (nearest[:, :, None] == found[:, None]).cumsum(axis=2)
+    return {
+        "floats": float(hits[:, :, NEAREST - 1].mean()),
+        "floats_rescored": float(hits[:, :, -1].mean()),
+    }
 
 
 def _ask_nearest(questions: Questions, codes: Codes, most: int) -> np.ndarray:

@@ -21,6 +21,7 @@ from rankbits.quantizers import Quantizer, make_quantizer
 from rankbits.types import Codes
 
 if TYPE_CHECKING:
+    from rankbits.account import Curve
     from rankbits.encoder import Encoder
 
 ROWS = 1 << 16
@@ -64,9 +65,12 @@ class Fit:
     bits: int | None = option(None, "bits of the codes (default: as many as dimensions)")
     labels: str | None = option(None, "a file of labels, (n,) or multi-hot (n, C)")
     method: str = option(
-        "auto", "auto, sign, random, itq, h2q, supervised, classes, pca or neighbours"
+        "auto",
+        "auto, reconstruct (for float questions), pca, neighbours, sign, random, itq, h2q, "
+        "supervised or classes",
     )
     seed: int = option(0, "seed of all random choices")
+    curve: bool = option(True, "measure on a sample which bytes keep which share of neighbours")
     json: bool = option(False, "print the account as JSON")
 
     def work(self) -> None:
@@ -83,7 +87,27 @@ class Fit:
         quantizer.fit(value, labels)
         lost = account(quantizer, value, seed=self.seed)
         Encoder.of(quantizer).save(self.out)
-        print(json.dumps(lost.to_dict(), indent=2) if self.json else lost)
+        curve = self._measure_curve(value) if self.curve else None
+        if self.json:
+            facts = lost.to_dict() | ({} if curve is None else {"curve": curve.to_dict()})
+            print(json.dumps(facts, indent=2))
+        else:
+            print(lost, *(() if curve is None else (curve,)), sep="\n")
+
+    def _measure_curve(self, embeddings: Any) -> Curve | None:
+        """What bytes keep of these embeddings; None where they are too few or too alike to say."""
+        from rankbits.account import LEAST_ROWS, measure_bytes
+
+        if len(embeddings) < LEAST_ROWS:
+            return None
+        print(
+            "measure what other numbers of bytes keep (--no-curve leaves it out)", file=sys.stderr
+        )
+        try:
+            return measure_bytes(embeddings, seed=self.seed)
+        except _check.Refusal as sentence:
+            print(f"not measured: {sentence}", file=sys.stderr)
+            return None
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,13 @@ class HammingIndex(Index):
         return self._scan(self._now(), queries, k, among)
 
     def _search_questions(
-        self, questions: Questions, k: int, among: Any, precision: str, shortlist: int | None
+        self,
+        questions: Questions,
+        k: int,
+        among: Any,
+        precision: str,
+        shortlist: int | None,
+        coarse: int | None,
     ) -> Results:
         state = self._now()
 
@@ -139,7 +145,9 @@ class HammingIndex(Index):
             return self._scan(state, queries, count, among)
 
         lengths_of = state.inverse_lengths  # the scan makes them, and the order uses them again
-        return search_questions(questions, k, find, state.codes, precision, shortlist, lengths_of)
+        return search_questions(
+            questions, k, find, state.codes, precision, shortlist, coarse, lengths_of
+        )
 
     def _scan(self, state: Snapshot, queries: Codes | LaidOut, k: int, among: Any) -> Results:
         allowed = self._candidates(state, among, len(queries))

@@ -80,6 +80,7 @@ class Index(abc.ABC):
         among: Any = None,
         precision: str = "int4",
         shortlist: int | None = None,
+        coarse: int | None = None,
     ) -> Results:
         """The k nearest for each query, (Q, min(k, candidates)): by distance, ties by order of
         insertion unless the engine says otherwise.
@@ -92,16 +93,20 @@ class Index(abc.ABC):
         scan; where questions have a decoder, the scan lists max(20 k, 200) codes, and the nearest
         of these are found by decoding them. ``shortlist=n`` lists the n nearest, at least k, by
         Hamming distance, and orders these by the definition of ``Questions``; equal distances keep
-        the order of the list. An engine that cannot scan by weights always lists by Hamming
-        distance, max(20 k, 200) codes where no shortlist is given.
+        the order of the list. With ``coarse=64`` the list holds the nearest by float weights of the
+        first 64 bits, max(20 k, 200) where no shortlist is given: quicker, and exact enough where
+        the codes are nested (``Reconstruction(nested=...)``). An engine that cannot scan by weights
+        (PostgreSQL, Milvus) always lists by Hamming distance of all bits, max(20 k, 200) codes
+        where no shortlist is given.
         """
         asked, k = self._queries(queries), check_k(k)
         precision = check_precision(precision)
         wide = None if shortlist is None else max(k, _check.whole("shortlist", shortlist, 1))
         if isinstance(asked, Questions):
-            return self._search_questions(asked, k, among, precision, wide)
-        if wide is not None:
-            _check.refuse("shortlist is for questions (encoder.ask); codes are searched exactly.")
+            return self._search_questions(asked, k, among, precision, wide, coarse)
+        if wide is not None or coarse is not None:
+            said = "shortlist" if wide is not None else "coarse"
+            _check.refuse(f"{said} is for questions (encoder.ask); codes are searched exactly.")
         return self._search_codes(asked, k, among)
 
     @abc.abstractmethod
@@ -109,7 +114,13 @@ class Index(abc.ABC):
         """The k nearest by Hamming distance; arguments are checked, but for ``among``."""
 
     def _search_questions(
-        self, questions: Questions, k: int, among: Any, precision: str, shortlist: int | None
+        self,
+        questions: Questions,
+        k: int,
+        among: Any,
+        precision: str,
+        shortlist: int | None,
+        coarse: int | None,
     ) -> Results:
         """The k nearest by questions: here those of a shortlist."""
         wide = shortlist or max(k, min(choose_width(k), self.most_found))

@@ -80,7 +80,7 @@ def _all_topk(
     inverses = None
     if queries.decoder is not None:
         inverses = segment.inverse_lengths(queries.decoder, device)
-    return question_topk(queries, segment.on(device), k, inverses=inverses)
+    return question_topk(queries, segment.on(device).prefix(queries.bits), k, inverses=inverses)
 
 
 def _allowed_topk(
@@ -117,7 +117,7 @@ def _rows_topk(queries: Words | LaidOut, segment: Segment, k: int, rows: np.ndar
         inverses = None
         if queries.decoder is not None:
             inverses = segment.inverse_lengths_at(queries.decoder, rows)
-        found = question_topk(queries, block, k, inverses=inverses)
+        found = question_topk(queries, block.prefix(queries.bits), k, inverses=inverses)
     return Results(rows[found.ids], found.distances)
 
 

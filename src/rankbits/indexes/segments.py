@@ -59,13 +59,14 @@ class Segment:
         return self.copies[device]  # pragma: no cover - needs a GPU
 
     def inverse_lengths(self, decoder: Decoder, device: str | None = None) -> Any:
-        """1 / length of each row, made once: 4 bytes a row, for one decoder."""
+        """1 / length of each row, or of its first bits, made once: 4 bytes a row, for one decoder
+        of each number of bits."""
         key = (decoder.digest, device)
         kept = self.inverses.get(key)
         if kept is None:
-            kept = decoder, inverse_lengths(decoder, self.on(device))
-            for other in list(self.inverses):
-                if other[0] != decoder.digest:
+            kept = decoder, inverse_lengths(decoder, self.on(device).prefix(decoder.bits))
+            for other, (known, _) in list(self.inverses.items()):
+                if other[0] != decoder.digest and known.bits == decoder.bits:
                     self.inverses.pop(other, None)
             self.inverses[key] = kept
         return kept[1]
@@ -75,7 +76,7 @@ class Segment:
         many that it pays to make them."""
         kept = self.inverses.get((decoder.digest, None))
         if kept is None and MANY * len(rows) <= len(self.words):
-            return inverse_lengths(decoder, self.gather(rows))
+            return inverse_lengths(decoder, self.gather(rows).prefix(decoder.bits))
         return (self.inverse_lengths(decoder) if kept is None else kept[1])[rows]
 
     def gather(self, rows: np.ndarray) -> Words:

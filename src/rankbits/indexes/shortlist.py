@@ -31,19 +31,22 @@ def search_questions(
     codes_of: Callable[[Any], Codes],
     precision: str = "int4",
     shortlist: int | None = None,
+    coarse: int | None = None,
     inverses_of: Callable[[Decoder, Any], np.ndarray] | None = None,
 ) -> Results:
     """The k nearest by questions where ``find`` can scan by their weights: with a decoder, what the
-    weights find near is decoded; with a ``shortlist``, what Hamming distance finds is ordered.
-    ``inverses_of`` gives the inverse lengths of ids (n,) that a scan by weights has made."""
-    if shortlist is not None:
+    weights find near is decoded; with a ``shortlist``, what Hamming distance finds is ordered;
+    with ``coarse``, what the weights of the first bits find is. ``inverses_of`` gives the inverse
+    lengths of ids (n,) that a scan by weights has made."""
+    if shortlist is not None and coarse is None:
         near = find(questions.codes(), shortlist)
         return order_shortlist(questions, near.ids, codes_of, k)
-    asked = lay_out(questions, precision)
-    if questions.decoder is None:
+    asked = lay_out(questions if coarse is None else questions.prefix(coarse), precision)
+    if questions.decoder is None and coarse is None:
         return find(asked, k)
-    near = find(asked, choose_width(k))
-    lengths_of = None if inverses_of is None else partial(inverses_of, questions.decoder)
+    near = find(asked, shortlist or choose_width(k))
+    decoder = questions.decoder
+    lengths_of = None if inverses_of is None or decoder is None else partial(inverses_of, decoder)
     return order_shortlist(questions, near.ids, codes_of, k, lengths_of)
 
 

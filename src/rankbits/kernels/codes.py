@@ -38,6 +38,20 @@ class Words:
             return self
         return Words(_on_cuda().on_device(self.words, device), self.bits)
 
+    def prefix(self, bits: int) -> Words:
+        """The first ``bits`` bits of all codes: no copy where they fill whole words."""
+        if bits == self.bits:
+            return self
+        count = -(-bits // 64)
+        first = self.words[: count * len(self.words) // -(-self.bits // 64)]
+        if bits % 64:
+            mask = np.packbits(np.arange(64 * count) < bits)
+            if isinstance(first, torch.Tensor):
+                first = first & torch.from_numpy(mask.view(np.int32)).to(first.device)[:, None]
+            else:
+                first = first & mask.view(np.uint64)[:, None]
+        return Words(first, bits)
+
 
 def words(codes: Codes | Words) -> Words:
     """The kernels' layout of ``codes``; no copy where the packed bytes already are it (64 bits)."""

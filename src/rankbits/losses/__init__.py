@@ -7,6 +7,7 @@ from rankbits.losses.fastap import FastAP, fastap_loss
 from rankbits.losses.gather import gather
 from rankbits.losses.mutual import MIHash, mihash_loss
 from rankbits.losses.neighbours import Neighbours, neighbour_grades, neighbour_thresholds
+from rankbits.losses.nested import Nested
 from rankbits.losses.pairs import CEL, DHN, DPSH, cel_loss, dhn_loss, dpsh_loss
 from rankbits.losses.penalties import (
     HSWD,
@@ -39,6 +40,7 @@ __all__ = [
     "HyP2",
     "MIHash",
     "Neighbours",
+    "Nested",
     "TieAwareAP",
     "TieAwareNDCG",
     "adsh_loss",

@@ -7,21 +7,16 @@ difference from the linear part is held back by ``ridge`` rows that say it is ze
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from rankbits.kernels.choices import count_pairs, improve_choices, sum_by_choice
+from rankbits.types.decoder import Decoder, patterns
 
+Level = tuple[np.ndarray, np.ndarray]  # atoms (atoms, dim) and centre (dim,) of some first bits
+FAVOUR = 1.6  # power by which a level of fewer bits counts more (docs/bytes.md)
 SMALL = 1e-4  # of all rows: keeps the directions of bits that say the same apart
-
-
-def patterns(group: int) -> np.ndarray:
-    """-1 and +1, float32 (2**group, group): the bits of each value, the first bit first.
-
-    >>> patterns(2).astype(int).tolist()
-    [[-1, -1], [-1, 1], [1, -1], [1, 1]]
-    """
-    values = np.arange(1 << group)[:, None]
-    return (((values >> np.arange(group - 1, -1, -1)) & 1) * 2 - 1).astype(np.float32)
 
 
 def choose_by_signs(signs: np.ndarray, group: int) -> np.ndarray:
@@ -59,6 +54,16 @@ def solve_directions(rows: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, n
     return solved[:-1], solved[-1]
 
 
+def solve_levels(
+    rows: np.ndarray, choices: np.ndarray, group: int, ends: Sequence[int], ridge: float | None
+) -> list[Level]:
+    """``solve_atoms`` for the first bits up to each of ``ends``."""
+    return [
+        solve_atoms(rows, np.ascontiguousarray(choices[:, : -(-end // group)]), group, end, ridge)
+        for end in ends
+    ]
+
+
 def solve_atoms(
     rows: np.ndarray, choices: np.ndarray, group: int, bits: int, ridge: float | None
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -76,14 +81,38 @@ def solve_atoms(
     return atoms, centre
 
 
+def take_levels(decoder: Decoder) -> list[Level]:
+    """The levels of a decoder, that of all bits last."""
+    both = (*decoder.nested, decoder)
+    return [(level.atoms.reshape(-1, level.dim), level.centre) for level in both]
+
+
+def choose_shares(levels: Sequence[Level]) -> list[float]:
+    """How much each level counts: the fewer its bits, the more."""
+    most = len(levels[-1][0])
+    return [(most / len(atoms)) ** FAVOUR for atoms, _ in levels]
+
+
+def add_grams(levels: Sequence[Level]) -> np.ndarray:
+    """The products of atoms with each other, (atoms, atoms), weighted and added over levels."""
+    most = len(levels[-1][0])
+    gram = np.zeros((most, most), np.float32)
+    for share, (atoms, _) in zip(choose_shares(levels), levels, strict=True):
+        gram[: len(atoms), : len(atoms)] += share * (atoms @ atoms.T)
+    return gram
+
+
 def refine(
     rows: np.ndarray,
     choices: np.ndarray,
-    atoms: np.ndarray,
-    centre: np.ndarray,
+    levels: Sequence[Level],
+    gram: np.ndarray,
     step: int,
     tries: int,
 ) -> np.ndarray:
-    """Choices that bring the sums of atoms nearer to the rows."""
-    products = (rows - centre) @ atoms.T
-    return improve_choices(choices, products, atoms @ atoms.T, step=step, tries=tries)
+    """Choices that bring the sums of atoms nearer to the rows, those of all levels together: the
+    weighted sum over levels of |row - sum|^2 is one quadratic form of the choices."""
+    products = np.zeros((len(rows), len(gram)), np.float32)
+    for share, (atoms, centre) in zip(choose_shares(levels), levels, strict=True):
+        products[:, : len(atoms)] += share * ((rows - centre) @ atoms.T)
+    return improve_choices(choices, products, gram, step=step, tries=tries)

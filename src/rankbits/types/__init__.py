@@ -1,8 +1,9 @@
 """What rooms give each other: Codes, Questions, Results, Ranking, Report, Evidence."""
 
 from rankbits.types.codes import Codes, pack
+from rankbits.types.decoder import Decoder
 from rankbits.types.evidence import Evidence
-from rankbits.types.questions import Decoder, Questions
+from rankbits.types.questions import Questions
 from rankbits.types.ranking import Ranking
 from rankbits.types.report import Figure, Report
 from rankbits.types.results import Results

@@ -81,6 +81,17 @@ class Codes:
         bits = np.unpackbits(self.packed, axis=1, count=self.bits)
         return 2 * bits.view(np.int8) - 1
 
+    def prefix(self, bits: int) -> Codes:
+        """The first ``bits`` bits of each code.
+
+        >>> Codes(np.array([[0b10110000]], np.uint8), bits=4).prefix(3).signs()
+        array([[ 1, -1,  1]], dtype=int8)
+        """
+        check_prefix(bits, self.bits)
+        packed = self.packed[:, : (bits + 7) // 8].copy()
+        packed[:, -1] &= 0xFF << (-bits % 8) & 0xFF
+        return Codes(packed, bits, self.fingerprint)
+
     def save(self, path: str | os.PathLike[str], **columns: Any) -> None:
         """Write to ``.npz`` or ``.safetensors``, whole or not at all.
 
@@ -132,6 +143,12 @@ def check_fingerprint(value: Any) -> None:
     """Refuse a value that is no fingerprint of an encoder."""
     if value is not None and not (isinstance(value, str) and FINGERPRINT.fullmatch(value)):
         _check.refuse(f"fingerprint must be 16 hexadecimal digits or None; got {value!r}.")
+
+
+def check_prefix(bits: Any, most: int) -> None:
+    """Refuse a number of first bits that codes of ``most`` bits do not have."""
+    if _check.whole("bits", bits, 1) > most:
+        _check.refuse(f"bits must be at most {most}, the bits of the codes; got {bits}.")
 
 
 def check_same_encoder(
