@@ -67,6 +67,12 @@ def test_tables_find_what_a_scan_finds(bits, flips):
             assert getattr(near, name).tolist() == getattr(wanted, name).tolist()
 
 
+def test_queries_of_other_bits_are_refused():
+    made = make_tables(words(draw(64, 100, 2)[0]), timed=False)
+    with pytest.raises(rb.Refusal, match="bits"):
+        tables_topk(words(draw(32, 100, 2)[1]), made, 3)
+
+
 @pytest.mark.parametrize("bits", [1, 24, 64, 65, 200, 4096])
 @pytest.mark.parametrize("rows", [1, 1000, 10**6, 10**9])
 def test_parts_cover_every_bit_once(bits, rows):

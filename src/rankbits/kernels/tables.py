@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rankbits import _check
 from rankbits.kernels import backend
 from rankbits.kernels.codes import Words, hamming_topk
 from rankbits.types import Results
@@ -141,7 +142,7 @@ def tables_topk(
 ) -> tuple[Results, np.ndarray]:
     """The k nearest of the ``allowed`` rows, at least k, as ``hamming_topk`` orders them; and the
     queries (n,) that were given up because a scan is cheaper, whose results mean nothing."""
-    rows, mask = _lay_out(queries, allowed)
+    rows, mask = _lay_out(queries, tables, allowed)
     budget = tables.budget(max(1, len(rows)))
     ids, distances, costs = _module().tables_topk(
         rows, tables.arrays, mask, k, tables.bits, budget, tables.prices
@@ -152,7 +153,7 @@ def tables_topk(
 def tables_within(queries: Words, tables: Tables, radius: int) -> Results | None:
     """All rows within the radius, as ``hamming_within`` orders them; None where a scan is cheaper
     for one of the queries."""
-    rows, mask = _lay_out(queries, None)
+    rows, mask = _lay_out(queries, tables, None)
     budget, limit = tables.budget(max(1, len(rows))), min(radius, tables.bits)
     keys, costs = _module().tables_within(rows, tables.arrays, mask, limit, budget, tables.prices)
     if (costs < 0).any():
@@ -163,7 +164,10 @@ def tables_within(queries: Words, tables: Tables, radius: int) -> Results | None
     return Results(ids, (joined >> np.uint64(32)).astype(np.int32), offsets)
 
 
-def _lay_out(queries: Words, allowed: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def _lay_out(
+    queries: Words, tables: Tables, allowed: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    _check.same_bits(queries.bits, tables.bits)
     mask = np.empty(0, bool) if allowed is None else allowed
     view = mask.view()
     view.flags.writeable = False
