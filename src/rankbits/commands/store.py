@@ -91,7 +91,9 @@ class BuildIndex:
         None, "a folder of images or texts, a table, or vectors: .npy, .npz, .safetensors, .parquet"
     )
     out: str | None = option(
-        None, "a path, duckdb:PATH, postgresql://..., milvus:PATH or milvus:http://...", "o"
+        None,
+        "a path, graph:PATH, duckdb:PATH, postgresql://..., milvus:PATH or milvus:http://...",
+        "o",
     )
     ids: str | None = option(
         None,

@@ -93,10 +93,11 @@ def open_index(
 ) -> Index:
     """Open the index at ``address``, or make it there where ``bits`` are given, with its encoder.
 
-    A path or ``file:path`` is a file; ``duckdb:path``, ``postgresql://...`` and ``milvus:path.db``
-    or ``milvus:http://...`` are databases, each behind an extra of its name. ``?table=name`` at the
-    end of those three names the table. ``options`` are those of the class: ``mode="r"`` for reading
-    only, ``table=``, PostgreSQL's ``index="hnsw"``. ``encoder`` replaces the one that the index
+    A path or ``file:path`` is a file, ``graph:path`` one that a graph searches approximately;
+    ``duckdb:path``, ``postgresql://...`` and ``milvus:path.db`` or ``milvus:http://...`` are
+    databases, each behind an extra of its name. ``?table=name`` at the end of those three names the
+    table. ``options`` are those of the class: ``mode="r"`` for reading only, ``table=``, a graph's
+    ``effort=``, PostgreSQL's ``index="hnsw"``. ``encoder`` replaces the one that the index
     remembers, and must be the same one, wherever it lies now.
 
     >>> import tempfile, pathlib
