@@ -33,11 +33,14 @@ TOGETHER = (
     "tests/test_engines.py",  # one PostgreSQL, one server of forks
     "tests/test_gather.py",  # one pair of processes
     "tests/test_machines.py",  # one fit on each machine
+    "tests/test_milvus_server.py",  # one server
     "tests/test_page.py",  # one Chromium, one service
     "tests/test_quickstart.py",  # one quickstart
     "tests/test_results_page.py",  # one reading of the recipes
     "tests/test_scale.py",  # one cluster
+    "tests/test_scale_nodes.py",  # one cluster of four nodes
     "tests/test_serve_abuse.py",  # one server
+    "tests/test_text",  # one import of sentence-transformers
     "tests/test_train.py::test_two_processes",  # one pair of them
 )
 

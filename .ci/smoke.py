@@ -18,7 +18,8 @@ here = Path(sys.prefix)
 assert here in Path(rb.__file__).parents, f"not the installed package: {rb.__file__}"
 assert not any("editable" in str(file) for file in metadata.files("rankbits"))
 assert resources.files("rankbits").joinpath("py.typed").is_file()
-assert resources.files("rankbits.data").joinpath("digits.npz").is_file()
+for name in ("digits.npz", "notes.tsv", "questions.tsv"):
+    assert resources.files("rankbits.data").joinpath(name).is_file(), name
 
 for words in ([here / "bin" / "rankbits"], [sys.executable, "-m", "rankbits"]):
     done = subprocess.run([*words, "--version"], capture_output=True, text=True)

@@ -44,7 +44,7 @@ def test_examples_know_their_kind_and_keep_names():
 
 BAD_EXAMPLES = {
     "float features": (np.zeros((2, 3), int), [0, 1], {}),
-    "ImageFiles; got uint8": (np.zeros((2, 3, 3, 2), np.uint8), [0, 1], {}),
+    "ImageFiles or Texts; got uint8": (np.zeros((2, 3, 3, 2), np.uint8), [0, 1], {}),
     "inputs must be finite; row 1": (np.array([[0.0], [np.nan]]), [0, 1], {}),
     "labels must have one row for each of the inputs: 2; got 3": (np.eye(2), [0, 1, 2], {}),
     "labels must be whole numbers": (np.eye(2), [0.5, 1], {}),
@@ -442,7 +442,7 @@ BAD_TABLES = {
     "line 3 must have 2 fields; got 3": "path,label\na,b\na,b,c\n",
     "row 2 has no label": "path,label\na,b\nc,\n",
     "row 1 has no path": "path,label\n ,b\n",
-    "not a table in UTF-8 text": b"path,label\n\xff\xfe,b\n",
+    "line 2 is not text in UTF-8": b"path,label\n\xff\xfe,b\n",
     "it has nothing": "",
 }
 

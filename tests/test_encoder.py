@@ -294,7 +294,7 @@ def test_ids_of_files_are_paths_below_what_was_given(pictures, tmp_path):
     np.save(tmp_path / "bytes.npy", np.arange(24, dtype=np.int8).reshape(2, 12))
     assert read_items(tmp_path / "one.npy").inputs.shape == (1, 12)
     assert read_items(tmp_path / "bytes.npy").inputs.dtype == np.float32
-    for name, said in (("nowhere", "does not exist"), ("x.docx", "must be a folder of images")):
+    for name, said in (("nowhere", "does not exist"), ("x.docx", "must be an image, a text")):
         (tmp_path / "x.docx").write_text("x")
         with pytest.raises(rb.Refusal, match=said):
             read_items(tmp_path / name)

@@ -179,6 +179,26 @@ def test_writers_of_a_milvus_server_lose_nothing(shared):
         assert index.count() == 200
 
 
+def test_a_milvus_server_that_answers_too_late_is_one_sentence(shared, monkeypatch):
+    from grpc import RpcError
+
+    class Late(RpcError):
+        def details(self):
+            return "Deadline Exceeded"
+
+    def search(*_, **__):
+        raise Late
+
+    codes = codes_of(4)
+    with open_index(shared, 64) as index:
+        index.add(codes)
+        with monkeypatch.context() as slow:
+            slow.setattr(index._client, "search", search)
+            with pytest.raises(rb.Refusal, match=r"^Milvus refuses: Deadline Exceeded\.$"):
+                index.search(codes, 1)
+        assert index.search(codes, 1).distances.tolist() == [[0]] * 4
+
+
 def test_a_first_add_to_a_milvus_server_drops_nothing(shared):
     codes = codes_of(4)
     numbers, words, late = (open_index(shared, 64) for _ in range(3))

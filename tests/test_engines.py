@@ -520,7 +520,7 @@ def test_milvus_says_its_limits(request, tmp_path):
 def test_addresses_are_read_or_refused(tmp_path):
     for address, sentence in [
         ("duckbd:x", r"must be a path or begin with one of .*did you mean 'duckdb'\?"),
-        ("http://x/y", "begin with one of file:, duckdb:, postgresql:, postgres:, milvus:"),
+        ("http://x/y", "begin with one of file:, graph:, duckdb:, postgresql:, postgres:, milvus:"),
         ("duckdb:", "names no place"),
         (f"duckdb:{tmp_path}/x?tabel=y", "may ask for table= only; got 'tabel'"),
         (f"duckdb:{tmp_path}/x?table=a-b", "table must be a name of letters"),
@@ -547,6 +547,7 @@ def test_addresses_are_read_or_refused(tmp_path):
         ("duckdb", "duckdb:x", "duckdb"),
         ("psycopg", "postgresql://x/y", "postgres"),
         ("pymilvus", "milvus:x.db", "milvus"),
+        ("usearch", "graph:x.index", "graph"),
     ],
 )
 def test_a_missing_extra_is_named(monkeypatch, package, address, extra):

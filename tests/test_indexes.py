@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rankbits as rb
-from rankbits.indexes import FileIndex, HammingIndex, Index, buckets, segments
+from rankbits.indexes import FileIndex, HammingIndex, Index, segments
 from rankbits.indexes.checks import parse_ids
-from rankbits.kernels import words
 
 
 class Plain:
@@ -394,50 +393,3 @@ def test_many_candidates_are_struck_out_and_few_are_gathered(monkeypatch):
     index.search(query, 5, among=np.arange(100, 150))
     index.search(draw(rng, 500, 64), 5, among=np.arange(4000))
     assert asked == [50, 4000]
-
-
-@pytest.mark.parametrize("bits", [16, 33, 64, 100, 192])
-@pytest.mark.parametrize("clustered", [False, True])
-def test_buckets_find_what_a_scan_finds(bits, clustered, monkeypatch):
-    """Codes with many near duplicates, every radius at which buckets may be asked, and beyond."""
-    monkeypatch.setattr(buckets, "WORTH", 0)
-    monkeypatch.setattr(buckets, "ASKED", 0)
-    monkeypatch.setattr(buckets, "SPARSE", 0 if clustered else 8)
-    monkeypatch.setattr(buckets, "ROOM", 700)
-    rng = np.random.default_rng(bits)
-    centres = rng.integers(0, 2, (40, bits))
-    flips = rng.random((3000, bits)) < (2 / bits if clustered else 0.5)
-    codes = rb.pack(centres[rng.integers(0, 40, 3000)] ^ flips)
-    queries = rb.pack(centres ^ (rng.random((40, bits)) < 2 / bits))
-    index, asked = HammingIndex(bits).add(codes, rng.permutation(3000)), 0
-    index.remove(np.arange(50))
-    mask = rng.random(len(index)) < 0.7
-    segment = index._now().segments[0]
-    for radius in range(14):
-        table = rb.hamming(queries, index.codes()).astype(int)
-        for among, kept in ((None, np.ones(len(index), bool)), (mask, mask)):
-            found = index.within(queries, radius, among=among)
-            for i in range(len(queries)):
-                order = np.argsort(table[i], kind="stable")
-                order = order[(table[i, order] <= radius) & kept[order]]
-                assert found[i][0].tolist() == index.ids[order].tolist()
-                assert found[i][1].tolist() == table[i, order].tolist()
-        asked += segment.buckets.within(words(queries), radius) is not None
-    assert asked >= min(14, 2 * (bits // 16)) if clustered else asked > 0
-    assert index.within(queries[:0], 1).offsets.tolist() == [0]
-
-
-def test_buckets_are_made_when_they_pay(monkeypatch):
-    monkeypatch.setattr(buckets, "WORTH", 1000)
-    rng = np.random.default_rng(0)
-    index, queries = HammingIndex(64).add(draw(rng, 5000, 64)), draw(rng, 100, 64)
-    tables = index._now().segments[0].buckets._tables
-    index.within(queries, 2)
-    assert not tables  # not asked often enough
-    index.within(queries, 8)
-    index.search(queries, 3)
-    assert not tables  # too far for buckets
-    index.within(queries, 2)
-    assert sorted(tables) == [0, 1, 2]
-    index.remove([0])
-    assert index._now().segments[0].buckets._tables is tables

@@ -29,6 +29,11 @@ INDEX = rb.HammingIndex(4).add(rb.pack(X))
         ("onnx", lambda path: rb.Sign().fit(X).to_onnx("x.onnx"), "to_onnx needs the package onnx"),
         ("pandas", lambda path: rb.Report({}, "", 0, 0).to_frame(), "to_frame needs the package"),
         ("scipy", lambda path: _read_matlab(path), "needs the package scipy: pip install scipy"),
+        (
+            "scipy",
+            lambda path: rb.StructHash(4).fit(X, X[:, 0] > 0),
+            "StructHash needs the package",
+        ),
         ("PIL", lambda path: _decode("a.png", b""), "Images need Pillow"),
     ],
 )

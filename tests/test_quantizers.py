@@ -42,6 +42,7 @@ EVERY = {
     "supervised-8": lambda: rb.SupervisedRotation(bits=8, steps=12, batch=200),
     "classes": lambda: rb.SupervisedProjection(),
     "classes-8": lambda: rb.SupervisedProjection(bits=8),
+    "machash-8": lambda: rb.MACHash(bits=8, steps=2),
     "pca": lambda: rb.Projection(8),
     "pca-wide": lambda: rb.Projection(30),
     "neighbours": lambda: rb.Projection(8, objective="neighbours", steps=10, batch=200),

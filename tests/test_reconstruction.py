@@ -174,10 +174,10 @@ def test_refusals():
         (lambda: rb.Reconstruction(16).encode(X), "is not fitted yet"),
         (lambda: rb.Reconstruction(16).fit(X * np.nan), "must be finite; row 0"),
         (lambda: fitted.encode(X[:, :5]), "must have dim 24"),
-        (lambda: fitted.fold(torch.nn.Linear(3, 24)), "found by a search, not by a linear map"),
-        (lambda: fitted.to_onnx("q.onnx"), "found by a search"),
-        (lambda: fitted.to_linear(), "found by a search"),
-        (lambda: fitted.to_faiss(), "found by a search"),
+        (lambda: fitted.fold(torch.nn.Linear(3, 24)), "not the signs of a linear map"),
+        (lambda: fitted.to_onnx("q.onnx"), "not the signs of a linear map"),
+        (lambda: fitted.to_linear(), "not the signs of a linear map"),
+        (lambda: fitted.to_faiss(), "not the signs of a linear map"),
         (lambda: fitted.decode(rb.pack(X)), "bits"),
     ]:
         with pytest.raises(rb.Refusal) as caught:

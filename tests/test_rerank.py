@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -148,6 +150,18 @@ def test_damaged_embeddings_are_refused(made, tmp_path):
         (tmp_path / "x.npy").write_bytes(data)
         with pytest.raises(rb.Refusal, match="damaged"):
             Embeddings(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.safetensors"])
+def test_embeddings_that_are_cut_while_mapped_are_refused(made, name, tmp_path):
+    rows, queries = made
+    path = tmp_path / name
+    np.save(path, rows) if name.endswith("npy") else quantize_int8(rows, path)
+    rerank = Rerank(HammingIndex(24).add(rb.pack(rows)), path)
+    rerank.search(queries, 3)
+    os.truncate(path, path.stat().st_size // 2)
+    with pytest.raises(rb.Refusal, match=f"{name} was cut short while it was open"):
+        rerank.search(queries, 3)
 
 
 @pytest.mark.parametrize("distance", ["euclidean", "inner"])

@@ -30,6 +30,10 @@ EVERY = {
     "H2Q, 2 bits": rb.H2Q(2),
     "Projection, 2 bits": rb.Projection(2),
     "SupervisedRotation, 2 bits": rb.SupervisedRotation(2, steps=3, climbs=1),
+    "BRE, 2 bits": rb.BRE(2, anchors=5),
+    "FastHash, 2 bits": rb.FastHash(2, rounds=2),
+    "StructHash, 2 bits": rb.StructHash(2, rounds=2),
+    "MACHash, 2 bits": rb.MACHash(2, steps=1),
 }
 EXPECTED_TO_FAIL = {
     "check_fit_score_takes_y": "the second argument is called labels; y= is taken too",

@@ -81,9 +81,9 @@ def test_tables_of_items(tmp_path):
     (tmp_path / "bare.csv").write_text("id\n")
     for name, said in (
         ("none.csv", "none.csv does not exist."),
-        ("notes.txt", r"must be a folder of images or a table \(.csv, .tsv, .parquet\)."),
-        ("empty", "empty holds no image."),
-        ("bytes.csv", "is not a table in UTF-8 text."),
+        ("notes.txt", r"must be a folder or a table \(.csv, .tsv, .jsonl, .parquet\)."),
+        ("empty", "empty holds no image .* and no text"),
+        ("bytes.csv", "line 2 is not text in UTF-8."),
         ("uneven.csv", "line 2 must have 2 fields; got 1."),
         ("bare.csv", "must have a header and rows."),
     ):

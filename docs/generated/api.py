@@ -102,7 +102,7 @@ METRICS = (
 )  # fmt: skip
 QUANTIZERS = (
     "Sign", "RandomRotation", "ITQ", "H2Q", "SupervisedRotation", "SupervisedProjection",
-    "Projection", "Reconstruction",
+    "Projection", "Reconstruction", "BRE", "FastHash", "StructHash", "MACHash",
 )  # fmt: skip
 
 
@@ -147,6 +147,7 @@ def all_quantizers() -> str:
         "| `pca`, `neighbours` | `Projection` with that `objective` |\n"
         "| `classes` | `SupervisedProjection` |\n"
         "| `reconstruct` | `Reconstruction`, to be asked by floats: keeps most of the neighbours |"
+        "\n| `bre`, `fasthash`, `structhash`, `machash` | the class of that name |"
     )
     return page("Quantizers", said, of(quantizers, QUANTIZERS))
 

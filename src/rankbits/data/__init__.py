@@ -15,6 +15,7 @@ from rankbits.data.samplers import (
     make_sampler,
 )
 from rankbits.data.splits import split_own
+from rankbits.data.texts import Texts
 
 __all__ = [
     "SAMPLERS",
@@ -26,6 +27,7 @@ __all__ = [
     "PartlyCategoryBatches",
     "Protocol",
     "RandomBatches",
+    "Texts",
     "Unreadable",
     "decode",
     "digits",

@@ -13,6 +13,7 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.data.images import ImageFiles
+from rankbits.data.texts import Texts
 
 THREADS = 8
 
@@ -22,8 +23,9 @@ class Examples:
     """Inputs with what is known of them.
 
     ``inputs``: float (n, dim) features, uint8 (n, height, width, 1 or 3) images in memory or mapped
-    from a file, or :class:`ImageFiles`. ``labels``: (n,) int64 or (n, C) bool multi-hot;
-    names are numbered in their order and become ``class_names``.
+    from a file, :class:`ImageFiles` or :class:`Texts`.
+    ``labels``: (n,) int64 or (n, C) bool multi-hot; names are numbered in their order and become
+    ``class_names``.
     ``categories``: (n,) int64 groups of classes, -1 where none is known.
 
     >>> examples = Examples(np.eye(3), [4, 4, 7], categories=[0, 0, -1])
@@ -33,14 +35,16 @@ class Examples:
     array([7, 4])
     """
 
-    inputs: np.ndarray | ImageFiles
+    inputs: np.ndarray | ImageFiles | Texts
     labels: np.ndarray
     categories: np.ndarray | None = None
     class_names: tuple[str, ...] = ()
     category_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        inputs = self.inputs if isinstance(self.inputs, ImageFiles) else _check_inputs(self.inputs)
+        inputs = self.inputs
+        if not isinstance(inputs, (ImageFiles, Texts)):
+            inputs = _check_inputs(inputs)
         rows = len(inputs)
         names = _check.label_names("labels", self.labels)
         if names is not None:
@@ -78,9 +82,11 @@ class Examples:
 
     @property
     def kind(self) -> str:
-        """``"features"``, ``"images"`` (in memory) or ``"files"``."""
+        """``"features"``, ``"images"`` (in memory), ``"files"`` or ``"texts"``."""
         if isinstance(self.inputs, ImageFiles):
             return "files"
+        if isinstance(self.inputs, Texts):
+            return "texts"
         return "images" if self.inputs.ndim == 4 else "features"
 
     @property
@@ -94,7 +100,7 @@ class Examples:
         return len(self.inputs)
 
     def __repr__(self) -> str:
-        what = {"features": "features", "images": "images", "files": "image files"}[self.kind]
+        what = "image files" if self.kind == "files" else self.kind
         text = f"Examples({len(self):,} {what}, {self.classes:,} classes"
         if self.categories is not None:
             many = len(np.unique(self.categories[self.categories >= 0]))
@@ -125,8 +131,8 @@ def _check_inputs(value: Any) -> np.ndarray:
     images = inputs.dtype == np.uint8 and inputs.ndim == 4 and inputs.shape[3] in (1, 3)
     if not images and not (inputs.dtype.kind == "f" and inputs.ndim == 2):
         _check.refuse(
-            "inputs must be float features (n, dim), uint8 images (n, height, width, 1 or 3) or "
-            f"ImageFiles; got {inputs.dtype} {inputs.shape}."
+            "inputs must be float features (n, dim), uint8 images (n, height, width, 1 or 3), "
+            f"ImageFiles or Texts; got {inputs.dtype} {inputs.shape}."
         )
     # a mapped file may be larger than memory: whoever reads its rows checks them
     return inputs if isinstance(inputs, np.memmap) else _check.finite("inputs", inputs)
@@ -140,7 +146,7 @@ def _check_named(name: str, values: np.ndarray, names: tuple[str, ...], least: i
         _check.refuse(f"{name} must have a name each: {len(names)} names; got {worst}.")
 
 
-def hash_rows(inputs: np.ndarray | ImageFiles) -> np.ndarray:
+def hash_rows(inputs: np.ndarray | ImageFiles | Texts) -> np.ndarray:
     """A hash of every row's bytes, uint64 (n,): equal bytes, equal hash.
 
     Of files only those that share their length with another are read. A file that cannot be read
@@ -157,6 +163,8 @@ def hash_rows(inputs: np.ndarray | ImageFiles) -> np.ndarray:
             times = Counter(sizes)
             shared = [size >= 0 and times[size] > 1 for size in sizes]
             digests = list(pool.map(_hash_file, range(len(paths)), paths, shared))
+    elif isinstance(inputs, Texts):
+        digests = [_hash(str(text).encode("utf-8", "surrogatepass")) for text in inputs.values]
     else:
         rows = (np.ascontiguousarray(row) for row in inputs)
         digests = [_hash(row.data.cast("B")) for row in rows]

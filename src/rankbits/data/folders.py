@@ -1,10 +1,10 @@
-"""A user's own examples: a folder of images, a table of paths and labels, or a file of arrays."""
+"""A user's own examples: images or texts in a folder or a table, or a file of arrays."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,22 +12,23 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.data.examples import Examples
+from rankbits.data.files import list_files
 from rankbits.data.images import SUFFIXES, ImageFiles
 from rankbits.data.tables import (
     COLUMNS,
+    TABLES,
     Columns,
     find_column,
     find_label_column,
     find_metadata,
-    has_paths,
+    is_table,
     read_table,
 )
-from rankbits.data.vectors import number_names, read_rows
+from rankbits.data.texts import TextRows, read_text_folder, read_text_table
+from rankbits.data.vectors import number_known, number_names, read_rows
 
-TABLES = (".csv", ".tsv", ".parquet")
 ARRAYS = (".npz", ".safetensors", ".parquet")
 SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "query", "gallery"}
-DEEPEST = 4
 
 
 def read_examples(path: str | os.PathLike[str]) -> Examples:
@@ -38,6 +39,7 @@ def read_examples(path: str | os.PathLike[str]) -> Examples:
       imagefolder has it: column file_name, and label or the only other whose values repeat;
     - a ``.csv``, ``.tsv`` or ``.parquet`` table with the columns path, label and perhaps category;
       paths are relative to the table, and labels joined by ``|`` or ``;`` are several;
+    - a folder ``class/*.txt``, or a table (also ``.jsonl``) with the columns text and label;
     - an ``.npz`` or ``.safetensors`` with features (or embeddings, or uint8 images), labels and
       perhaps categories.
 
@@ -79,7 +81,10 @@ def _read_file(source: Path) -> Examples:
     if not source.is_file():
         _check.refuse(f"{source} does not exist.")
     if is_table(source):
-        return _read_table(source, read_table(source))
+        columns = read_table(source)
+        if find_column(columns, "text") and not find_column(columns, "path"):
+            return _make_examples(source, read_text_table(source))
+        return _read_table(source, columns)
     if source.suffix in ARRAYS:
         return _read_arrays(source)
     _check.refuse(
@@ -88,36 +93,18 @@ def _read_file(source: Path) -> Examples:
     )
 
 
-def is_table(source: Path) -> bool:
-    """Whether a file is a table of paths, which a ``.parquet`` may be or not."""
-    return source.suffix in TABLES and (source.suffix != ".parquet" or has_paths(source))
-
-
 def list_images(folder: str | os.PathLike[str]) -> dict[str, tuple[str, ...]]:
-    """Every image file under a folder, in the order of names, with the folders that lead to it.
-
-    Hidden files and files without the ending of an image are skipped; linked folders are followed.
-    """
-    images: dict[str, tuple[str, ...]] = {}
-    for where, folders, files in os.walk(folder, onerror=_raise, followlinks=True):
-        names = Path(where).relative_to(folder).parts
-        # a limit on depth, so that a link to a folder above ends
-        inner = sorted(folders) if len(names) < DEEPEST else []
-        folders[:] = [name for name in inner if not name.startswith(".")]
-        for name in sorted(files):
-            if not name.startswith(".") and name.lower().endswith(SUFFIXES):
-                images[os.path.join(where, name)] = names
-    return images
-
-
-def _raise(error: OSError) -> None:
-    raise error
+    """Every image file under a folder, with the folders that lead to it."""
+    return list_files(folder, SUFFIXES)
 
 
 def _read_folder(folder: Path) -> Reading:
     images = list_images(folder)
     if not images:
-        _check.refuse(f"{folder} holds no image ({', '.join(SUFFIXES)}).")
+        rows = read_text_folder(folder)
+        if rows is None:
+            _check.refuse(f"{folder} holds no image ({', '.join(SUFFIXES)}) and no text.")
+        return Reading(_make_examples(folder, rows))
     metadata = find_metadata(folder)
     if metadata is not None:
         source, columns = metadata
@@ -130,6 +117,16 @@ def _read_folder(folder: Path) -> Reading:
                 f"{', '.join(columns)}."
             )
     return _read_classes(folder, images)
+
+
+def _make_examples(source: Path, rows: TextRows) -> Examples:
+    """Labelled texts; refuses where a text or a label is missing."""
+    for sentence in rows.texts.sentences[:1]:
+        _check.refuse(sentence)
+    labels = rows.labels
+    if labels is None or (labels.ndim == 1 and (labels < 0).any()):
+        _check.refuse(f"{source} must have a label for each text.")
+    return Examples(rows.texts, labels, class_names=rows.names)
 
 
 def _read_listed(
@@ -189,18 +186,6 @@ def _read_table(source: Path, columns: Columns) -> Examples:
         return Examples(files, labels, class_names=classes)
     categories, category_names = number_known(text.strip() for text in columns[names["category"]])
     return Examples(files, labels, categories, classes, category_names)
-
-
-def number_known(names: Iterable[str]) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Numbers of names as ``number_names`` gives them, -1 for ''; and the names.
-
-    >>> number_known(["b", "", "a"])
-    (array([ 1, -1,  0]), ('a', 'b'))
-    """
-    texts = np.array(list(names), dtype=str)
-    numbers = np.full(len(texts), -1, np.int64)
-    numbers[texts != ""], known = number_names(texts[texts != ""])
-    return numbers, known
 
 
 def _read_labels(source: Path, texts: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:

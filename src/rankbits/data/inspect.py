@@ -52,9 +52,9 @@ class Findings:
         return json.dumps(asdict(self), indent=2)
 
     def __str__(self) -> str:
-        what = {"files": "image files", "images": "images in memory", "features": "features"}
+        what = {"files": "image files", "images": "images in memory"}
         lines = [
-            f"{self.name}: {self.examples:,} {what[self.kind]}, {self.shape}",
+            f"{self.name}: {self.examples:,} {what.get(self.kind, self.kind)}, {self.shape}",
             f"{self.classes:,} classes of {self.smallest_class:,} to {self.largest_class:,} "
             f"examples, median {self.median_class:g}"
             + (f"; {self.categories:,} categories" if self.categories else ""),
@@ -90,7 +90,7 @@ class Findings:
 
 
 def inspect(source: str | os.PathLike[str] | Protocol) -> Findings:
-    """Look at a folder, a table, an array file (see ``read_examples``) or a protocol.
+    """Look at a folder, a table, a file of arrays (see ``read_examples``) or a protocol.
 
     Every image file is decoded once. If none can be decoded, that is refused. Images that lie at
     another depth than most are named and left out.
@@ -158,6 +158,10 @@ def _describe_inputs(examples: Examples) -> tuple[str, tuple[str, ...]]:
     """The sizes of the inputs in words, and a sentence for each that cannot be read."""
     if examples.kind == "features":
         return f"{examples.inputs.shape[1]:,} dimensions", ()  # type: ignore[union-attr]
+    if examples.kind == "texts":
+        sizes = sorted(map(len, examples.inputs.values))  # type: ignore[union-attr]
+        middle = sizes[len(sizes) // 2]
+        return f"{sizes[0]:,} to {sizes[-1]:,} characters, median {middle:,}", ()
     if examples.kind == "images":
         height, width, channels = examples.inputs.shape[1:]  # type: ignore[union-attr]
         return f"{width} x {height} pixels, {'colour' if channels == 3 else 'grey'}", ()

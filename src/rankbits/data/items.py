@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,10 +12,19 @@ import numpy as np
 from rankbits import _check
 from rankbits.data.arrays import FORMS
 from rankbits.data.examples import Examples
-from rankbits.data.folders import TABLES, is_table, list_images, number_known, read_examples
+from rankbits.data.folders import list_images, read_examples
 from rankbits.data.images import SUFFIXES, ImageFiles
-from rankbits.data.tables import find_metadata, read_table
-from rankbits.data.vectors import read_rows
+from rankbits.data.tables import TABLES, find_column, find_metadata, is_table, read_table
+from rankbits.data.texts import SUFFIXES as TEXTS
+from rankbits.data.texts import (
+    TextRows,
+    Texts,
+    make_texts,
+    read_text_file,
+    read_text_folder,
+    read_text_table,
+)
+from rankbits.data.vectors import number_known, read_rows
 
 
 def file_id(path: str | os.PathLike[str], folder: str | os.PathLike[str]) -> str:
@@ -28,13 +38,13 @@ def file_id(path: str | os.PathLike[str], folder: str | os.PathLike[str]) -> str
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """Inputs under ``ids`` (n,): vectors (n, dim), images in memory or image files.
+    """Inputs under ``ids`` (n,): vectors (n, dim), images in memory, image files or texts.
 
     ``labels`` are (n,) numbers of ``names``, -1 where none is known, or (n, C) multi-hot; None
     where nothing is known of any. ``titles`` are what a person reads (n,).
     """
 
-    inputs: np.ndarray | ImageFiles
+    inputs: np.ndarray | ImageFiles | Texts
     ids: np.ndarray
     labels: np.ndarray | None = None
     names: tuple[str, ...] = ()
@@ -64,32 +74,42 @@ class Items:
         )
 
 
-def read_items(source: str | os.PathLike[str]) -> Items:
-    """Items of what a user has.
+def read_items(
+    source: str | os.PathLike[str], *, texts: bool = False, columns: Sequence[str] = ()
+) -> Items:
+    """Items of what a user has. ``texts``: of what may be read in two ways, the texts are wanted;
+    ``columns``: the columns of a table that are the text, joined by a space.
 
     - a folder: every image in it. An id is the path below the folder, the folders on that path are
       the label, and the file's name is the title;
     - an image: one item;
     - a table (.csv, .tsv, or .parquet with a column of paths), as ``read_examples`` reads it: the
       column id, or else the path, is the id, and the column title, name or text the title;
+    - a folder of texts (.txt, .md), as one of images; one such file is one item;
+    - a table (also .jsonl) with a column text, and perhaps id, title and label;
     - vectors (.npy, .npz, .safetensors, .parquet), with ``ids``, ``labels`` and ``titles`` beside
       them where the file has them; without ids they are numbered.
     """
     where = Path(source)
     if where.is_dir():
-        return _read_folder(where)
+        return _read_folder(where, texts)
     if not where.is_file():
         _check.refuse(f"{where} does not exist.")
+    if where.suffix.lower() in TEXTS:
+        one = TextRows(make_texts([read_text_file(where)]), [where.name], [where.stem], None, ())
+        return _make_text_items(one)
     if where.suffix.lower() in SUFFIXES:
         paths = np.array([str(where)])
         return Items(ImageFiles(paths), _as_objects([where.name]), titles=(where.stem,))
+    if columns or (texts and where.suffix in TABLES):
+        return _make_text_items(read_text_table(where, columns))
     if is_table(where):
         return _read_table(where)
     if where.suffix in FORMS:
         return _read_arrays(where)
     _check.refuse(
-        f"{where} must be a folder of images, an image, a table ({', '.join(TABLES)}) or vectors "
-        f"({', '.join(FORMS)})."
+        f"{where} must be an image, a text ({', '.join(TEXTS)}), a folder of either, a table "
+        f"({', '.join(TABLES)}) or vectors ({', '.join(FORMS)})."
     )
 
 
@@ -99,10 +119,20 @@ def _as_objects(values: list) -> np.ndarray:
     return words
 
 
-def _read_folder(folder: Path) -> Items:
-    files = list_images(folder)
+def _make_text_items(rows: TextRows) -> Items:
+    ids = np.arange(len(rows.texts)) if rows.ids is None else _as_objects(list(rows.ids))
+    titles = None if rows.titles is None else tuple(rows.titles)
+    return Items(rows.texts, ids, rows.labels, rows.names, titles)
+
+
+def _read_folder(folder: Path, texts: bool) -> Items:
+    files = {} if texts else list_images(folder)
     if not files:
-        _check.refuse(f"{folder} holds no image ({', '.join(SUFFIXES)}).")
+        rows = read_text_folder(folder)
+        if rows is None:
+            kinds = "" if texts else f"no image ({', '.join(SUFFIXES)}) and "
+            _check.refuse(f"{folder} holds {kinds}no text ({', '.join(TEXTS)}).")
+        return _make_text_items(rows)
     if find_metadata(folder) is not None:
         return _make_items(read_examples(folder), folder)
     labels, names = number_known("/".join(above) for above in files.values())
@@ -128,8 +158,11 @@ def _make_items(examples: Examples, folder: Path) -> Items:
 
 
 def _read_table(source: Path) -> Items:
+    table = read_table(source)
+    if find_column(table, "text") and not find_column(table, "path"):
+        return _make_text_items(read_text_table(source))
     items = _make_items(read_examples(source), source.parent)
-    columns = {name.strip().lower(): values for name, values in read_table(source).items()}
+    columns = {name.strip().lower(): values for name, values in table.items()}
     titles = next((columns[n] for n in ("title", "name", "text") if n in columns), None)
     return replace(
         items,

@@ -12,6 +12,7 @@ import numpy as np
 from rankbits import _check
 from rankbits.data.arrays import FORMS, read_columns
 from rankbits.data.tables import find_column, read_table
+from rankbits.data.vectors import number_names
 
 TEXTS = (".txt", ".csv", ".tsv")
 
@@ -94,3 +95,22 @@ def _check_labels(source: Path, values: np.ndarray) -> np.ndarray:
     names = _check.label_names(name, values)
     rows = len(values) if values.ndim else 0
     return _check.labels(name, values, rows) if names is None else names
+
+
+def number_labels(texts: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """One label a row, -1 where empty; several where any row joins them by ``|`` or ``;``.
+
+    >>> number_labels(["b", "", "a"])
+    (array([ 1, -1,  0]), ('a', 'b'))
+    """
+    split = [[p.strip() for p in t.replace(";", "|").split("|") if p.strip()] for t in texts]
+    numbers, names = number_names(part for parts in split for part in parts)
+    sizes = [len(parts) for parts in split]
+    owner = np.repeat(np.arange(len(split)), sizes)
+    if max(sizes, default=0) <= 1:
+        single = np.full(len(split), -1, np.int64)
+        single[owner] = numbers
+        return single, names
+    hot = np.zeros((len(split), len(names)), bool)
+    hot[owner, numbers] = True
+    return hot, names

@@ -8,16 +8,22 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from rankbits import _check
 from rankbits.data.arrays import import_parquet
 
+TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 COLUMNS = {
     "path": ("path", "file", "image", "file_name", "filename"),
     "label": ("labels", "label", "class"),
     "category": ("category",),
+    "text": ("text", "sentence", "content", "body", "passage"),
+    "id": ("id", "_id"),
+    "title": ("title", "name"),
 }
 """The names, in small letters, under which a table may have a column; the first counts."""
+MOST_FIELD = 1 << 30
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 Columns = dict[str, Sequence[str]]
 
@@ -32,8 +38,18 @@ def find_column(columns: Iterable[str], wanted: str) -> str:
     return next((spelled[name] for name in COLUMNS[wanted] if name in spelled), "")
 
 
+def is_table(source: Path) -> bool:
+    """Whether a file is a table of paths or texts; a ``.parquet`` may be one of vectors."""
+    if source.suffix != ".parquet":
+        return source.suffix in TABLES
+    names = list_parquet_columns(source)
+    if find_column(names, "path"):
+        return True
+    return bool(find_column(names, "text")) and len(names) == len(_read_schema(source))
+
+
 def has_paths(source: Path) -> bool:
-    """Whether a ``.parquet`` is a table of paths, and not one of vectors."""
+    """Whether a ``.parquet`` is a table of paths."""
     return bool(find_column(list_parquet_columns(source), "path"))
 
 
@@ -47,8 +63,20 @@ def read_table(source: Path) -> Columns:
             if source.suffix == ".jsonl":
                 return _read_json_lines(source, file)
             return _read_text(source, file)
-    except (UnicodeDecodeError, csv.Error):
+    except UnicodeDecodeError:
+        _check.refuse(f"{source} line {_find_bad_line(source)} is not text in UTF-8.")
+    except csv.Error:
         _check.refuse(f"{source} is not a table in UTF-8 text.")
+
+
+def _find_bad_line(source: Path) -> int:
+    with open(source, "rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    return number
 
 
 def read_fields(
@@ -75,6 +103,7 @@ def read_fields(
 
 
 def _read_text(source: Path, lines: Iterable[str]) -> Columns:
+    csv.field_size_limit(MOST_FIELD)  # of the whole process; the default refuses a long text
     reader = csv.reader(lines, delimiter="\t" if source.suffix == ".tsv" else ",")
     header = next(reader, [])
     rows = []
@@ -115,11 +144,7 @@ def list_parquet_columns(source: Path) -> list[str]:
 
     Refuses a file that holds the bytes of images, as those of Hugging Face's datasets do.
     """
-    pyarrow, parquet = import_parquet()
-    try:
-        schema = parquet.read_schema(source)
-    except (pyarrow.ArrowException, OSError):
-        _check.refuse(f"{source} is truncated, damaged or not a .parquet file.")
+    pyarrow, schema = import_parquet()[0], _read_schema(source)
     for field in schema:
         if pyarrow.types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0:
             _check.refuse(
@@ -127,6 +152,14 @@ def list_parquet_columns(source: Path) -> list[str]:
                 "write each to a file, label/number.png, and give the folder."
             )
     return [field.name for field in schema if not pyarrow.types.is_nested(field.type)]
+
+
+def _read_schema(source: Path) -> Any:
+    pyarrow, parquet = import_parquet()
+    try:
+        return parquet.read_schema(source)
+    except (pyarrow.ArrowException, OSError):
+        _check.refuse(f"{source} is truncated, damaged or not a .parquet file.")
 
 
 def _read_parquet(source: Path) -> Columns:

@@ -58,6 +58,18 @@ def number_names(names: Iterable[Any]) -> tuple[np.ndarray, tuple[str, ...]]:
     return np.fromiter((number[text] for text in texts), np.int64, len(texts)), tuple(order)
 
 
+def number_known(names: Iterable[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Numbers of names as ``number_names`` gives them, -1 for ''; and the names.
+
+    >>> number_known(["b", "", "a"])
+    (array([ 1, -1,  0]), ('a', 'b'))
+    """
+    texts = np.array(list(names), dtype=str)
+    numbers = np.full(len(texts), -1, np.int64)
+    numbers[texts != ""], known = number_names(texts[texts != ""])
+    return numbers, known
+
+
 def _number(values: Any) -> tuple[Any, tuple[str, ...]]:
     """Names (n,) as numbers, and the names; numbers as they are."""
     if values is not None and values.dtype.kind in "UT" and values.ndim == 1:

@@ -6,6 +6,7 @@ On disk it is a folder of safetensors and JSON, nothing that can run:
 encoder.json            what the encoder reads, and the version of this layout
 quantizer.safetensors   the quantizer, if any
 body.safetensors        a frozen network that reads the images, if any
+sentences.json          which sentence model reads the texts, if any; its weights lie elsewhere
 run.json                where a network was trained: its settings (train/run.py) ...
 model.safetensors       ... and its weights
 ```
@@ -34,27 +35,32 @@ from rankbits.data.augment import View
 from rankbits.data.examples import Examples
 from rankbits.data.images import SUFFIXES, decode
 from rankbits.data.items import Items, read_items
+from rankbits.data.texts import Texts
 from rankbits.encoder.replacing import replace_files
+from rankbits.encoder.texts import SENTENCES, save_model_name, take_texts
+from rankbits.models.sentences import SentenceModel
 from rankbits.quantizers import Quantizer
 from rankbits.train.body import BODY
 from rankbits.train.checkpoints import WEIGHTS
 from rankbits.train.embed import Embedded, embed
 from rankbits.train.run import RUN, Inputs, as_examples
+from rankbits.train.sentences import embed_texts
 from rankbits.types import Codes, Questions, pack
 
 ABOUT, QUANTIZER, VERSION = "encoder.json", "quantizer.safetensors", 1
 ASKS = ("codes", "questions")
-FILES = (QUANTIZER, BODY, RUN, WEIGHTS)
+FILES = (QUANTIZER, BODY, RUN, WEIGHTS, SENTENCES)
 
 
 @dataclass(eq=False)
 class Encoder:
     """Inputs -> embeddings -> bits, always the same way.
 
-    ``reads`` says what an input is: a vector of so many numbers, or an image of a size. ``network``
+    ``reads`` says what an input is: a vector of a width, an image of a size or a text. ``network``
     makes embeddings of inputs; None where the inputs are embeddings already. ``quantizer`` makes
     bits of embeddings; None where the signs of the network's outputs are the bits. ``view``: how
     images are cut, and whether their mirrors are seen too. ``folder`` is where it lies on disk.
+    ``columns`` of a table are its texts, where they are not called so.
 
     >>> from rankbits import Projection
     >>> x = np.random.default_rng(0).normal(size=(100, 8)).astype(np.float32)
@@ -71,6 +77,7 @@ class Encoder:
     view: View | None = None
     class_names: tuple[str, ...] = ()
     folder: Path | None = None
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.network is None and self.quantizer is None:
@@ -83,12 +90,13 @@ class Encoder:
     @classmethod
     def of(cls, quantizer: Quantizer) -> Encoder:
         """The encoder of embeddings by a fitted quantizer alone."""
-        dim = int(quantizer.weight_.shape[1]) if quantizer.bits_ else 0
+        dim = quantizer.n_features_in_ if quantizer.bits_ else 0
         return cls(Inputs("features", dim=dim), quantizer=quantizer)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a folder that ``rb.load`` reads; an encoder that lies in a folder is copied."""
-        if self.network is not None and self.folder is None:
+        sentences = isinstance(self.network, SentenceModel)
+        if self.network is not None and self.folder is None and not sentences:
             _check.refuse("A network of your own cannot be written; rb.train(out=...) keeps one.")
         where = make_folder(folder)
         writers: dict[str, Callable[[Path], object]] = {}
@@ -97,7 +105,9 @@ class Encoder:
             writers |= {name: partial(_copy, self.folder / name) for name in held}
         elif self.quantizer is not None:
             writers[QUANTIZER] = self.quantizer.save
-        for name in (BODY, RUN):
+        if isinstance(self.network, SentenceModel):
+            writers[SENTENCES] = partial(save_model_name, model=self.network, columns=self.columns)
+        for name in (BODY, RUN, SENTENCES):
             if where != self.folder and name not in writers and (where / name).is_file():
                 _check.refuse(f"{where} holds an encoder with a network; give another folder.")
         write_encoder(where, writers, self.reads, self.class_names)
@@ -109,19 +119,23 @@ class Encoder:
     def describe_inputs(self) -> str:
         if self.reads.kind == "features":
             return f"vectors of {self.reads.dim}"
+        if self.reads.kind == "texts":
+            return "texts"
         return f"images at {self.reads.side} x {self.reads.side}"
 
     @cached_property
     def bits(self) -> int:
         if self.quantizer is not None:
             return self.quantizer.bits_
+        if isinstance(self.network, SentenceModel):
+            return self.network.dim
         return int(self._outputs(1).shape[1])
 
     @cached_property
     def dim(self) -> int:
         """The width of an embedding."""
         if self.quantizer is not None:
-            return int(self.quantizer.weight_.shape[1])
+            return self.quantizer.n_features_in_
         return self.bits
 
     def _outputs(self, rows: int) -> torch.Tensor:
@@ -140,10 +154,13 @@ class Encoder:
             assert self.quantizer is not None
             return self.quantizer.fingerprint
         settings: dict[str, Any] = asdict(self.reads)
+        weights = self.network.state_dict()
+        if isinstance(self.network, SentenceModel):
+            settings, weights = settings | self.network.settings(), {}
         if self.view is not None:
             settings |= {"stored": self.view.stored, "mirror": self.view.mirror}
         digest = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=8)
-        for name, tensor in sorted(self.network.state_dict().items()):
+        for name, tensor in sorted(weights.items()):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
         digest.update(("signs" if self.quantizer is None else self.quantizer.fingerprint).encode())
@@ -151,20 +168,25 @@ class Encoder:
 
     def embed(self, inputs: Any, **options: Any) -> np.ndarray:
         """Embeddings (n, dim), float32, of inputs: a file or folder, paths, or an array of vectors
-        or images. An input that cannot be read is refused by name. ``options`` are those of
-        :func:`rankbits.train.embed.embed`: ``batch_size``, ``workers``, ``progress``."""
+        or images; of an encoder of texts also a sentence, or a list of them. An input that cannot
+        be read is refused by name. ``options``: ``batch_size``, ``workers``, ``progress``, and
+        ``queries=True`` where a sentence model has a prompt of its own for queries."""
         embedded = self.embed_readable(inputs, **options)
         if embedded.failed:
             _check.refuse(embedded.failed[0])
         return embedded.embeddings
 
-    def embed_readable(self, inputs: Any, **options: Any) -> Embedded:
+    def embed_readable(self, inputs: Any, *, queries: bool = False, **options: Any) -> Embedded:
         """As ``embed``, without what cannot be read: the rows that could, and a sentence on each
         that could not."""
         examples = self._examples(inputs)
         if self.network is None:
             vectors = _check.finite("inputs", np.asarray(examples.inputs))
             return Embedded(vectors.astype(np.float32, copy=False), np.arange(len(vectors)))
+        if isinstance(self.network, SentenceModel):
+            assert isinstance(examples.inputs, Texts)
+            options.pop("workers", None)  # those decode images
+            return embed_texts(self.network, examples.inputs, queries=queries, **options)
         device = next((p.device for p in self.network.parameters()), torch.device("cpu"))
         return embed(self.network, examples, self.view, device=device, **options)
 
@@ -179,7 +201,7 @@ class Encoder:
 
     def ask(self, inputs: Any, **options: Any) -> Questions:
         """``Questions`` of inputs, as ``embed`` takes them: queries that keep their floats."""
-        return self.ask_embeddings(self.embed(inputs, **options))
+        return self.ask_embeddings(self.embed(inputs, queries=True, **options))
 
     def ask_embeddings(self, embeddings: Any) -> Questions:
         """``Questions`` of embeddings (n, dim) that this encoder's network made."""
@@ -212,6 +234,8 @@ class Encoder:
         return self.embed(decode(file, self.view.stored, self.view.channels)[None])
 
     def _examples(self, inputs: Any) -> Examples:
+        if self.reads.kind == "texts":
+            inputs = take_texts(inputs, self.columns)
         if isinstance(inputs, (str, os.PathLike)):
             inputs = read_items(inputs)
         if isinstance(inputs, Items):
@@ -225,12 +249,12 @@ class Encoder:
         return inputs
 
     def _check_kind(self, examples: Examples) -> None:
-        """Refuse images where vectors are read, the other way about, and vectors of another
-        width."""
+        """Refuse inputs of another kind than this encoder reads, and vectors of another width."""
         reads = self.describe_inputs()
-        if (self.reads.kind == "features") != (examples.kind == "features"):
-            kinds = f"images ({', '.join(SUFFIXES[:3])}, ...)"
-            got = "vectors" if examples.kind == "features" else kinds
+        kind = "images" if examples.kind == "files" else examples.kind
+        if kind != self.reads.kind:
+            images = f"images ({', '.join(SUFFIXES[:3])}, ...)"
+            got = {"features": "vectors", "images": images}.get(kind, kind)
             _check.refuse(f"This encoder reads {reads}; got {got}.")
         rows = examples.inputs
         if isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.shape[1] != self.reads.dim:

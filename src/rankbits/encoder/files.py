@@ -13,6 +13,7 @@ import torch
 from rankbits import _check
 from rankbits.encoder.encoder import ABOUT, FILES, QUANTIZER, VERSION, Encoder
 from rankbits.encoder.replacing import finish_replacing
+from rankbits.encoder.texts import SENTENCES, load_model
 from rankbits.quantizers import Quantizer
 from rankbits.quantizers import load as load_quantizer
 from rankbits.train.body import BODY, load_body
@@ -51,6 +52,9 @@ def load_encoder(
     if (where / RUN).is_file():
         return of_run(load_run(where, network, device), quantizer)
     reads, names = _read_about(where)
+    if (where / SENTENCES).is_file():
+        model, columns = load_model(where / SENTENCES, device)
+        return Encoder(reads, model, quantizer, None, names, where, columns)
     if not (where / BODY).is_file():
         if quantizer is None:
             _check.refuse(f"{where} is not a whole encoder: it has no {QUANTIZER}.")

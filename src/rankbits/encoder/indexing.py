@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +15,19 @@ from rankbits import _check
 from rankbits.data.items import Items, read_items
 from rankbits.encoder.encoder import Encoder
 from rankbits.encoder.files import load_encoder
+from rankbits.encoder.texts import take_texts
 from rankbits.indexes import addresses
 from rankbits.indexes.index import Index
+from rankbits.models.sentences import SentenceModel
+from rankbits.train.sentences import describe_cut
 
-ROWS = 4096  # inputs encoded and added at a time
+ROWS = 4096  # inputs encoded and added at a time; whole parts, where texts are kept by parts
 SHOWN = 10  # unreadable inputs that are named
 
 
 def make_index(
     encoder: Encoder | str | os.PathLike[str],
-    inputs: Items | str | os.PathLike[str],
+    inputs: Items | Sequence[str] | str | os.PathLike[str],
     address: str | os.PathLike[str],
     *,
     say: Callable[[str], None] | None = None,
@@ -50,26 +53,30 @@ def make_index(
     """
     if not isinstance(encoder, Encoder):
         encoder = load_encoder(encoder)
-    source = None if isinstance(inputs, Items) else _absolute(inputs)
-    items = inputs if isinstance(inputs, Items) else read_items(inputs)
+    source = _absolute(inputs) if isinstance(inputs, (str, os.PathLike)) else None
+    items = read_inputs(encoder, inputs)
     tell = say or (lambda line: print(line, file=sys.stderr, flush=True))
     index = addresses.open_index(address, encoder.bits, **options)
     try:
         _remember(index, encoder, source)
-        left_out = 0
+        left_out = cut = 0
         with tqdm(total=len(items), unit=" items", desc="index", disable=None) as bar:
             for start in range(0, len(items), ROWS):
                 rows = np.arange(start, min(start + ROWS, len(items)))
                 part = items.subset(rows)
                 embedded = encoder.embed_readable(part)
-                codes = encoder.encode_embeddings(embedded.embeddings)
-                index.add(codes, part.ids[embedded.rows])
+                if len(embedded.rows):
+                    codes = encoder.encode_embeddings(embedded.embeddings)
+                    index.add(codes, part.ids[embedded.rows])
                 for sentence in embedded.failed[: max(0, SHOWN - left_out)]:
                     tell(f"left out: {sentence}")
                 left_out += len(embedded.failed)
+                cut += embedded.cut
                 bar.update(len(rows))
         if left_out:
             tell(f"{left_out:,} of {len(items):,} inputs cannot be read and were left out.")
+        if cut and isinstance(encoder.network, SentenceModel):
+            tell(describe_cut(encoder.network, cut))
     except BaseException:
         index.close()
         raise
@@ -86,10 +93,11 @@ def open_index(
 ) -> Index:
     """Open the index at ``address``, or make it there where ``bits`` are given, with its encoder.
 
-    A path or ``file:path`` is a file; ``duckdb:path``, ``postgresql://...`` and ``milvus:path.db``
-    or ``milvus:http://...`` are databases, each behind an extra of its name. ``?table=name`` at the
-    end of those three names the table. ``options`` are those of the class: ``mode="r"`` for reading
-    only, ``table=``, PostgreSQL's ``index="hnsw"``. ``encoder`` replaces the one that the index
+    A path or ``file:path`` is a file, ``graph:path`` one that a graph searches approximately;
+    ``duckdb:path``, ``postgresql://...`` and ``milvus:path.db`` or ``milvus:http://...`` are
+    databases, each behind an extra of its name. ``?table=name`` at the end of those three names the
+    table. ``options`` are those of the class: ``mode="r"`` for reading only, ``table=``, a graph's
+    ``effort=``, PostgreSQL's ``index="hnsw"``. ``encoder`` replaces the one that the index
     remembers, and must be the same one, wherever it lies now.
 
     >>> import tempfile, pathlib
@@ -127,10 +135,26 @@ def needs_encoder(index: Index) -> Encoder:
     )
 
 
+def read_inputs(encoder: object, inputs: Items | Sequence[str] | str | os.PathLike[str]) -> Items:
+    """Read items as an encoder does: what may be read in two ways is texts to one of texts."""
+    if isinstance(inputs, Items):
+        return inputs
+    texts = isinstance(encoder, Encoder) and encoder.reads.kind == "texts"
+    columns = encoder.columns if isinstance(encoder, Encoder) else ()
+    if isinstance(inputs, (str, os.PathLike)):
+        return read_items(inputs, texts=texts, columns=columns)
+    items = take_texts(inputs) if texts else inputs
+    if not isinstance(items, Items):
+        _check.refuse(f"The inputs must be a file or a folder; got {type(inputs).__name__}.")
+    return items
+
+
 def read_index_items(index: Index) -> Items | None:
     """Read what the ids of an index stand for from its inputs; None where they are not known."""
     place = index.facts.get("inputs")
-    return read_items(place) if place is not None and Path(place).exists() else None
+    if place is None or not Path(place).exists():
+        return None
+    return read_inputs(index.encoder, place)
 
 
 def _find_encoder(index: Index, given: Encoder | str | os.PathLike[str] | None) -> Encoder | None:

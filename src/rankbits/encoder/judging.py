@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from rankbits import _check
-from rankbits.data.items import Items, read_items
+from rankbits.data.items import Items
 from rankbits.data.vectors import number_names
 from rankbits.encoder.encoder import ASKS
-from rankbits.encoder.indexing import needs_encoder, read_index_items
+from rankbits.encoder.indexing import needs_encoder, read_index_items, read_inputs
 from rankbits.evaluate import evaluate
 from rankbits.indexes import HammingIndex
 from rankbits.indexes.checks import parse_ids
@@ -52,7 +52,7 @@ def evaluate_index(
     database = _database(index)
     if not isinstance(queries, Items):
         same = Path(queries).resolve() == Path(index.facts.get("inputs", "")).resolve()
-        asked = database if same else read_items(queries)
+        asked = database if same else read_inputs(encoder, queries)
     else:
         same, asked = False, queries
     if labels is not None:
@@ -73,7 +73,7 @@ def evaluate_index(
     known = np.arange(len(asked))
     if asked.labels.ndim == 1:
         known = np.flatnonzero(asked.labels >= 0)
-    embedded = encoder.embed_readable(asked.subset(known), progress=True)
+    embedded = encoder.embed_readable(asked.subset(known), queries=True, progress=True)
     for sentence in embedded.failed[:1]:
         _check.refuse(sentence)
     ours, theirs = join_labels(asked.subset(known), database)

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 from rankbits import _check
 from rankbits.indexes.index import Index
 
-SCHEMES = ("file", "duckdb", "postgresql", "postgres", "milvus")
+SCHEMES = ("file", "graph", "duckdb", "postgresql", "postgres", "milvus")
 
 
 def open_index(address: str | os.PathLike[str], bits: int | None = None, **options: Any) -> Index:
@@ -36,6 +36,10 @@ def open_index(address: str | os.PathLike[str], bits: int | None = None, **optio
         _check.refuse(f"The address {text!r} names no place.")
     if name == "file":
         return _construct(_import_file_index(), rest, bits, options)
+    if name == "graph":
+        from rankbits.indexes.engines.graph import GraphIndex
+
+        return _construct(GraphIndex, rest, bits, options)
     if name.startswith("postgres"):
         from rankbits.indexes.engines.postgres import PostgresIndex
 

@@ -27,31 +27,38 @@ class Embeddings:
 
     def __init__(self, values: Any, *, verify: bool = True) -> None:
         self.scale: np.ndarray | None = None
+        self._path = values
+        self._map: mmap.mmap | None = None
         if isinstance(values, (str, os.PathLike)):
             values = self._open(Path(values), verify)
-        found = _check.matrix("embeddings", values)
-        if found.dtype.kind != "f" and found.dtype != np.int8:
-            _check.refuse(f"embeddings must be floats or int8; got {found.dtype}.")
-        self.rows, (self.count, self.dim) = found, found.shape
+        self.rows = _check.matrix("embeddings", values)
+        if self.rows.dtype.kind != "f" and self.rows.dtype != np.int8:
+            _check.refuse(f"embeddings must be floats or int8; got {self.rows.dtype}.")
+        self.count, self.dim = self.rows.shape
 
     def _open(self, path: Path, verify: bool) -> np.ndarray:
         if not path.is_file():
             _check.refuse(f"{path} does not exist or is not a file.")
         if path.suffix == ".npy":
             try:
-                return np.load(path, mmap_mode="r", allow_pickle=False)
+                rows = np.load(path, mmap_mode="r", allow_pickle=False)
+                self._map = getattr(rows, "_mmap", None)
+                return rows
             except (ValueError, EOFError, OSError, SyntaxError, OverflowError, MemoryError):
                 _check.refuse(f"{path} is truncated, damaged or not a .npy file of numbers.")
         try:
-            rows, self.scale = _mapped(path, verify)
+            rows, self.scale, self._map = _map_int8(path, verify)
         except (ValueError, KeyError, TypeError, struct.error, RecursionError):
             _check.refuse(f"{path} is truncated, damaged or not a file of {KIND}.")
         return rows
 
     def floats(self, rows: np.ndarray) -> np.ndarray:
-        """Rows by number, as float32 (m, dim)."""
-        found = np.asarray(self.rows[rows], np.float32)
-        return found if self.scale is None else found * self.scale
+        """Rows by number, as float32 (m, dim). Reading a map past the end of its file ends the
+        process, so the length of the file is looked at first."""
+        if self._map is not None and self._map.size() < len(self._map):
+            _check.refuse(f"{self._path} was cut short while it was open: open it again.")
+        floats = np.asarray(self.rows[rows], np.float32)
+        return floats if self.scale is None else floats * self.scale
 
 
 def _blocks(source: Embeddings) -> Iterator[np.ndarray]:
@@ -113,8 +120,8 @@ def _header(count: int, dim: int, scale_crc: int, rows_crc: int) -> bytes:
     return struct.pack("<Q", len(text)) + text
 
 
-def _mapped(path: Path, verify: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The int8 rows, mapped, and the scale; a header is believed only where it is exactly ours."""
+def _map_int8(path: Path, verify: bool) -> tuple[np.ndarray, np.ndarray, mmap.mmap]:
+    """The int8 rows, mapped, the scale and the map; a header must be exactly ours."""
     with open(path, "rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         if length > MOST_HEADER:
@@ -128,8 +135,9 @@ def _mapped(path: Path, verify: bool) -> tuple[np.ndarray, np.ndarray]:
             raise ValueError
         if os.fstat(file.fileno()).st_size != start + 4 * dim + count * dim:
             raise ValueError
-        data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))[start:]
+        whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    data = memoryview(whole)[start:]
     scale, rows = data[: 4 * dim], data[4 * dim :]
     if zlib.crc32(scale) != sums[0] or (verify and zlib.crc32(rows) != sums[1]):
         raise ValueError
-    return np.frombuffer(rows, np.int8).reshape(count, dim), np.frombuffer(scale, "<f4")
+    return np.frombuffer(rows, np.int8).reshape(count, dim), np.frombuffer(scale, "<f4"), whole

@@ -27,7 +27,7 @@ class Encoding(Protocol):
     @property
     def fingerprint(self) -> str: ...
 
-    def encode(self, inputs: Any) -> Codes: ...
+    def encode(self, inputs: Any, *, queries: bool = False) -> Codes: ...
 
     def ask(self, inputs: Any) -> Questions: ...
 
@@ -150,7 +150,7 @@ class Index(abc.ABC):
         """Whether ids are strings; None while the index is empty and may become either."""
         return None
 
-    def _to_codes(self, value: Any) -> Codes:
+    def _to_codes(self, value: Any, queries: bool = False) -> Codes:
         """``Codes`` of this index's encoder; other inputs go through the encoder."""
         codes = value
         if not isinstance(codes, Codes):
@@ -158,7 +158,7 @@ class Index(abc.ABC):
                 _check.refuse(
                     f"Codes are wanted here (rb.pack makes them); got {type(value).__name__}."
                 )
-            codes = self.encoder.encode(value)
+            codes = self.encoder.encode(value, queries=queries)
         check_same_encoder(codes.fingerprint, self.fingerprint, "this index")
         return codes
 
@@ -189,7 +189,7 @@ class Index(abc.ABC):
                 "A radius is a Hamming distance, which questions do not have: ask within a radius "
                 "by codes, or search for the k nearest."
             )
-        codes = self._to_codes(value)
+        codes = self._to_codes(value, queries=True)
         _check.same_bits(codes.bits, self.bits)
         return codes
 

@@ -1,5 +1,8 @@
 """Exact search of a snapshot: each segment by the kernels, and their findings merged.
 
+A segment that has tables (``tables.py``) is asked by them first, and scanned for the queries that
+they give up.
+
 Rows that may not be found (removed, or not among the wanted) are left out in one of two ways.
 Candidates are gathered into a block of their own, where they are few or the queries many. Otherwise
 the whole segment is searched for somewhat more than k, and what may not be found is struck out; a
@@ -15,10 +18,13 @@ import numpy as np
 from rankbits.indexes.segments import Segment, Snapshot
 from rankbits.kernels import (
     LaidOut,
+    Tables,
     Words,
     hamming_topk,
     hamming_within,
     question_topk,
+    tables_topk,
+    tables_within,
     words,
 )
 from rankbits.types import Codes, Results
@@ -68,13 +74,38 @@ def _of_rows(rows: np.ndarray, segment: Segment, queries: int) -> np.ndarray:
 def _all_topk(
     queries: Words | LaidOut, segment: Segment, k: int, device: str | None = None
 ) -> Results:
-    """The nearest of all rows, the removed ones too."""
+    """The nearest of all rows, the removed ones too, by a scan."""
     if isinstance(queries, Words):
         return hamming_topk(queries, segment.on(device), k)
     inverses = None
     if queries.decoder is not None:
         inverses = segment.inverse_lengths(queries.decoder, device)
     return question_topk(queries, segment.on(device).prefix(queries.bits), k, inverses=inverses)
+
+
+def _allowed_topk(
+    queries: Words | LaidOut, segment: Segment, k: int, mask: np.ndarray | None, device: str | None
+) -> Results:
+    """The nearest of the rows in ``mask``, or of all: by a scan or, of codes, by tables."""
+
+    def scan(asked: Words | LaidOut = queries) -> Results:
+        if mask is None:
+            return _all_topk(asked, segment, k, device)
+        return _mask_topk(asked, segment, k, mask)
+
+    def look_up(tables: Tables) -> Results:
+        assert isinstance(queries, Words)
+        most = min(k, len(tables) if mask is None else int(np.count_nonzero(mask)))
+        nearest, left = tables_topk(queries, tables, most, mask)
+        if len(left):
+            rest = scan(_of(queries, left))
+            nearest.ids[left], nearest.distances[left] = rest.ids, rest.distances
+        return nearest
+
+    if not isinstance(queries, Words) or device is not None:
+        return scan()
+    case = (k.bit_length(), len(queries).bit_length(), mask is None)
+    return segment.tables.answer(case, len(queries), look_up, scan)
 
 
 def _rows_topk(queries: Words | LaidOut, segment: Segment, k: int, rows: np.ndarray) -> Results:
@@ -132,10 +163,8 @@ def topk(
     parts = []
     laid_out = queries if isinstance(queries, LaidOut) else words(queries)
     for segment, rows in zip(state.segments, allowed, strict=True):
-        if rows is None:
-            found = _all_topk(laid_out, segment, k, device)
-        elif rows.dtype == bool:
-            found = _mask_topk(laid_out, segment, k, rows)
+        if rows is None or rows.dtype == bool:
+            found = _allowed_topk(laid_out, segment, k, rows, device)
         elif len(rows):
             found = _rows_topk(laid_out, segment, k, rows)
         else:
@@ -157,17 +186,24 @@ def _near(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(query, row, distance) of what lies within the radius, by query, distance and row."""
     gather = rows is not None and rows.dtype != bool
-    found = None if gather else segment.buckets.within(queries, radius)
-    if found is None:
-        block = segment.gather(rows) if gather else segment.words  # type: ignore[arg-type]
-        seen = hamming_within(queries, block, radius)
-        assert seen.offsets is not None
-        owner = np.repeat(np.arange(len(queries)), np.diff(seen.offsets))
-        found = owner, (rows[seen.ids] if gather else seen.ids), seen.distances  # type: ignore[index]
-    if rows is None or gather:
-        return found
-    good = rows[found[1]]
-    return found[0][good], found[1][good], found[2][good]
+    block = segment.gather(rows) if gather else segment.words  # type: ignore[arg-type]
+
+    def scan() -> Results:
+        return hamming_within(queries, block, radius)
+
+    def look_up(tables: Tables) -> Results:
+        return tables_within(queries, tables, radius) or scan()
+
+    case = ("within", radius, len(queries).bit_length())
+    near = scan() if gather else segment.tables.answer(case, len(queries), look_up, scan)
+    assert near.offsets is not None
+    owner = np.repeat(np.arange(len(queries)), np.diff(near.offsets))
+    if rows is None:
+        return owner, near.ids, near.distances
+    if gather:
+        return owner, rows[near.ids], near.distances
+    good = rows[near.ids]
+    return owner[good], near.ids[good], near.distances[good]
 
 
 def within(state: Snapshot, queries: Codes, radius: int, allowed: list) -> Results:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from rankbits import _check
-from rankbits.indexes.buckets import Buckets
 from rankbits.indexes.ids import Column, joined
+from rankbits.indexes.tables import LazyTables
 from rankbits.kernels import Words, inverse_lengths
 from rankbits.types import Codes, Decoder
 
@@ -31,7 +31,7 @@ class Segment:
     """Rows side by side: ``words`` (W, n), their ids, and which still live (None: all).
 
     ``mapped`` rows lie in a file, and are not pulled into memory for the sake of a tidy shape.
-    ``buckets`` find what is very near without a scan. ``copies`` on GPUs and ``inverses`` of
+    ``tables`` find what is near without a scan; they, ``copies`` on GPUs and ``inverses`` of
     lengths are made when they are first needed.
     """
 
@@ -40,13 +40,13 @@ class Segment:
     alive: np.ndarray | None = None
     live: int = -1
     mapped: bool = False
-    buckets: Buckets = field(default=None)  # type: ignore[assignment]
+    tables: LazyTables = field(default=None)  # type: ignore[assignment]
     copies: dict[str, Words] = field(default_factory=dict)
     inverses: dict[tuple[str, str | None], tuple[Decoder, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.buckets is None:
-            object.__setattr__(self, "buckets", Buckets(self.words))
+        if self.tables is None:
+            object.__setattr__(self, "tables", LazyTables(self.words))
         if self.live < 0:
             object.__setattr__(self, "live", len(self.words))
 

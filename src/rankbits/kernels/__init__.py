@@ -23,12 +23,20 @@ from rankbits.kernels.questions import (
     question_topk,
 )
 from rankbits.kernels.rows import scale_rows, scale_rows_backward
+from rankbits.kernels.tables import (
+    Tables,
+    make_tables,
+    tables_bytes,
+    tables_topk,
+    tables_within,
+)
 
 __all__ = [
     "SKIP",
     "LaidOut",
     "Pairs",
     "Setting",
+    "Tables",
     "Words",
     "check_precision",
     "hamming",
@@ -38,9 +46,13 @@ __all__ = [
     "histogram_loss",
     "inverse_lengths",
     "lay_out",
+    "make_tables",
     "order_rows",
     "question_topk",
     "scale_rows",
     "scale_rows_backward",
+    "tables_bytes",
+    "tables_topk",
+    "tables_within",
     "words",
 ]

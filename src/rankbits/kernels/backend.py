@@ -35,6 +35,11 @@ def load(name: str, room: str) -> ModuleType:
     return importlib.import_module(f"rankbits.kernels.{name}.{room}")
 
 
+def load_loops(room: str) -> ModuleType:
+    """The module of this name for loops that know no GPU: in numba, or the reference if forced."""
+    return load("reference" if chosen("cpu") == "reference" else "cpu", room)
+
+
 @functools.cache
 def has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None

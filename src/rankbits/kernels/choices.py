@@ -7,19 +7,11 @@ Choices are uint8 (n, groups); atom ``group * values + value`` is row j of all t
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
-
 import numpy as np
 
-from rankbits.kernels import backend
+from rankbits.kernels.backend import load_loops
 
 KICKED = 2  # groups that another try changes at random
-
-
-def _module() -> ModuleType:
-    name = "reference" if backend.chosen("cpu") == "reference" else "cpu"
-    return importlib.import_module(f"rankbits.kernels.{name}.choices")
 
 
 def draw_kicks(tries: int, groups: int, values: int, step: int) -> np.ndarray:
@@ -52,15 +44,17 @@ def improve_choices(
     kicks = draw_kicks(tries, groups, values, step)
     products = np.ascontiguousarray(products, np.float32)
     gram = np.ascontiguousarray(gram, np.float32)
-    return _module().improve_choices(np.ascontiguousarray(choices), products, gram, step, kicks)
+    return load_loops("choices").improve_choices(
+        np.ascontiguousarray(choices), products, gram, step, kicks
+    )
 
 
 def count_pairs(choices: np.ndarray, values: int) -> np.ndarray:
     """float64 (atoms, atoms): in how many rows two atoms are chosen together."""
-    return _module().count_pairs(np.ascontiguousarray(choices), values)
+    return load_loops("choices").count_pairs(np.ascontiguousarray(choices), values)
 
 
 def sum_by_choice(choices: np.ndarray, rows: np.ndarray, values: int) -> np.ndarray:
     """float64 (atoms, dim): the sum of the ``rows`` (n, dim) that choose each atom."""
     rows = np.ascontiguousarray(rows, np.float32)
-    return _module().sum_by_choice(np.ascontiguousarray(choices), rows, values)
+    return load_loops("choices").sum_by_choice(np.ascontiguousarray(choices), rows, values)

@@ -61,7 +61,7 @@ def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
         fitting = clock.lap()
         codes = _encode(quantizer, run, embedded)
         encoding = clock.lap()
-        report, more = _judge(codes, embedded, trained.protocol, recipe.metric)
+        report, more = judge_codes(codes, embedded, trained.protocol, recipe.metric)
         mean = report.figures["mAP"]
         seconds = {"train": trained.seconds, "embed": embedding, "fit": fitting, "encode": encoding}
         extra: Row = {} if rows else {"curve": _read_curve(run)}
@@ -191,7 +191,7 @@ def _encode(quantizer: Quantizer | None, run: Run, embedded: Sides) -> tuple[Cod
     return codes, codes if database is queries else encode(database)
 
 
-def _judge(
+def judge_codes(
     codes: tuple[Codes, Codes] | None, embedded: Sides, protocol: Protocol, metric: str
 ) -> tuple[Report, dict[str, float]]:
     """The tie-aware report, and what breaking ties by floats makes of it where the protocol does.

@@ -14,7 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from rankbits._check import Refusal
-from rankbits.papers import cell, neighbours
+from rankbits.papers import cell, neighbours, shallow
 from rankbits.papers.recipe import Cell, Recipe
 from rankbits.papers.rows import Row, Settings, key, name_file, read_rows, write_rows
 
@@ -22,6 +22,8 @@ from rankbits.papers.rows import Row, Settings, key, name_file, read_rows, write
 ALONE = {
     "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "TQDM_DISABLE": "1",
 }  # fmt: skip
+
+RUNS = {"train": cell.run_cell, "neighbours": neighbours.run_cell, "shallow": shallow.run_cell}
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,7 @@ def do_job(job: Job, settings: Settings, results: Path) -> Done:
     """Run a job and write its rows. A failure is reported and does not stop other jobs."""
     begun = time.monotonic()
     try:
-        kind = neighbours if job.recipe.kind == "neighbours" else cell
-        rows = kind.run_cell(job.recipe, job.cell, settings)
+        rows = RUNS[job.recipe.kind](job.recipe, job.cell, settings)
     except Refusal as sentence:
         return Done(job, failed=str(sentence))
     except Exception as error:  # memory, a disk, a bug: hours of other cells are not to pay for it

@@ -1,8 +1,8 @@
 """Cells without labels: TALR's LabelMe experiment (Sec. 5.3, Table 3) on any features.
 
 Neighbours are what lies near: ``losses.neighbours`` grades pairs by thresholds on the distances of
-the training rows. Hash functions are linear; those of a loss are trained on the grades of their
-batches (binary ones where the loss knows no more), the others are fitted to the features alone.
+the training rows. Linear hash functions of a loss are trained on the grades of their batches
+(binary ones where the loss knows no more), the others are fitted to the features alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rankbits.papers.draws import draw_rows
 from rankbits.papers.recipe import Cell, Recipe, combine
 from rankbits.papers.rows import Row, Settings, make_row
 from rankbits.papers.source import read_cell_source
-from rankbits.quantizers import H2Q, ITQ, Projection
+from rankbits.quantizers import H2Q, ITQ, make_quantizer
 from rankbits.quantizers.principal import principal_components
 from rankbits.train import Run, TrainConfig, train
 from rankbits.train.source import Source
@@ -34,7 +34,8 @@ from rankbits.types import Codes, pack
 
 Encode = Callable[[np.ndarray], Codes]
 VALIDATION = 0.1  # share of the training rows that candidates are compared on
-METHODS = ("lsh", "pca-sign", "itq", "h2q", "pca", "neighbours")  # what a quantizer may be
+OURS = ("pca", "neighbours", "bre", "fasthash", "structhash", "machash")
+METHODS = ("lsh", "pca-sign", "itq", "h2q", *OURS)  # what a quantizer may be
 K = 100
 
 
@@ -136,18 +137,18 @@ def train_on_neighbours(config: TrainConfig, features: np.ndarray) -> Run:
 
 
 def fit_encoder(name: str, features: np.ndarray, bits: int, seed: int) -> Encode:
-    """Linear hash functions fitted to features alone, by name.
+    """Hash functions fitted to features alone, by name.
 
     ``lsh``: random directions from the mean. ``pca-sign``: principal components; ``itq`` and
-    ``h2q`` rotate them. ``pca`` and ``neighbours`` are those of :class:`rankbits.Projection`.
+    ``h2q`` rotate them. The others are those that ``rankbits fit --method`` knows.
 
     >>> x = np.random.default_rng(0).standard_normal((100, 12)).astype(np.float32)
     >>> [fit_encoder(name, x, 8, seed=0)(x).bits for name in ("lsh", "pca-sign", "itq")]
     [8, 8, 8]
     """
     _check.choice("A quantizer without labels", name, METHODS)
-    if name in ("pca", "neighbours"):
-        return Projection(bits, objective=name, seed=seed).fit(features).encode
+    if name in OURS:
+        return make_quantizer(name, bits, features.shape[1], False, seed).fit(features).encode
     mean = features.mean(axis=0)
     if name == "lsh":
         drawn_from = np.random.default_rng(seed)

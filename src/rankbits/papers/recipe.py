@@ -23,7 +23,7 @@ from rankbits.train import TrainConfig
 QUANTIZERS = (
     "none", "random", "itq", "h2q", "h2q-l1", "h2q-min", "h2q-variance", "supervised",
 )  # fmt: skip
-KINDS = ("train", "neighbours")
+KINDS = ("train", "neighbours", "shallow")
 WORDS = ("paper", "place", "method", "differs")
 OWN = ("bits", "seed", "out", "root", "device")  # of a cell or of the command, never of [train]
 

@@ -1,6 +1,7 @@
 """Floats to bits: ``fit``, ``transform``, ``encode``. What is learned ends in an underscore."""
 
 from rankbits.quantizers.affine import Quantizer
+from rankbits.quantizers.classical import BRE, FastHash, MACHash, StructHash
 from rankbits.quantizers.discriminant import SupervisedProjection
 from rankbits.quantizers.householder import H2Q
 from rankbits.quantizers.named import METHODS, load, make_quantizer
@@ -10,14 +11,18 @@ from rankbits.quantizers.rotations import ITQ, RandomRotation, Sign
 from rankbits.quantizers.supervised import SupervisedRotation
 
 __all__ = [
+    "BRE",
     "H2Q",
     "ITQ",
     "METHODS",
+    "FastHash",
+    "MACHash",
     "Projection",
     "Quantizer",
     "RandomRotation",
     "Reconstruction",
     "Sign",
+    "StructHash",
     "SupervisedProjection",
     "SupervisedRotation",
     "load",

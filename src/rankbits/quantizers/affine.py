@@ -6,7 +6,7 @@ import abc
 import hashlib
 import inspect
 import os
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -36,6 +36,7 @@ class Quantizer(abc.ABC):
     rotation_: torch.Tensor
     objective_: float
     asks_with = "codes"  # or "questions": what an index makes of inputs that are searched for
+    needs: ClassVar[tuple[str, ...]] = ("weight_", "offset_")  # what makes the bits, and is saved
 
     @abc.abstractmethod
     def _fit(self, embeddings: Any, labels: Any) -> None:
@@ -81,13 +82,16 @@ class Quantizer(abc.ABC):
     @property
     def bits_(self) -> int:
         self._fitted()
-        return len(self.weight_)
+        return len(getattr(self, self.needs[0]))
 
     @property
     def n_features_in_(self) -> int:
         """The dim of what was fitted, under the name that scikit-learn gives it."""
-        if not hasattr(self, "weight_"):
+        if not hasattr(self, self.needs[0]):
             raise AttributeError(f"This {type(self).__name__} is not fitted yet.")
+        return self._dim()
+
+    def _dim(self) -> int:
         return self.weight_.shape[1]
 
     def __sklearn_tags__(self) -> Any:
@@ -101,8 +105,12 @@ class Quantizer(abc.ABC):
         )
 
     def _fitted(self) -> None:
-        if not hasattr(self, "weight_"):
+        if not hasattr(self, self.needs[0]):
             _check.refuse(f"This {type(self).__name__} is not fitted yet: call fit first.")
+
+    def is_sound(self) -> bool:
+        """Whether what was read from a file can be computed with; matrices are checked in use."""
+        return True
 
     def _bits_for(self, dim: int) -> int:
         """The number of bits wanted of embeddings with ``dim`` columns."""
@@ -117,7 +125,7 @@ class Quantizer(abc.ABC):
         """(n, dim) -> (n, bits) floats whose signs are the bits; an array for an array, a tensor
         for a tensor, on its device. One row, (dim,), gives (1, bits)."""
         self._fitted()
-        value = rows.embeddings("embeddings", embeddings, self.weight_.shape[1])
+        value = rows.embeddings("embeddings", embeddings, self._dim())
         parts = [self._map(part) for _, part in rows.chunks(value)]
         found = torch.cat(parts) if parts else torch.empty(0, self.bits_)
         return found if isinstance(embeddings, torch.Tensor) else found.numpy()
@@ -128,7 +136,7 @@ class Quantizer(abc.ABC):
         One row, (dim,), gives one code.
         """
         self._fitted()
-        value = rows.embeddings("embeddings", embeddings, self.weight_.shape[1])
+        value = rows.embeddings("embeddings", embeddings, self._dim())
         packed = np.zeros((len(value), (self.bits_ + 7) // 8), np.uint8)
         for start, part in rows.chunks(value):
             found = pack(self._map(part)) if part.is_cuda else None
@@ -147,9 +155,9 @@ class Quantizer(abc.ABC):
 
     @property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits that say which bits are made: a digest of the affine map."""
+        """16 hexadecimal digits that say which bits are made: a digest of what makes them."""
         self._fitted()
-        maps = (self.weight_, self.offset_)
+        maps = tuple(getattr(self, name) for name in self.needs)
         state = tuple((id(part), part._version) for part in maps)
         if getattr(self, "_digest", (None, ""))[0] != state:
             digest = hashlib.blake2b(digest_size=8)

@@ -12,7 +12,10 @@ import torch
 from rankbits import _check
 from rankbits._files import write_arrays, write_whole
 
-LEARNED = ("weight_", "offset_", "rotation_", "atoms_", "centre_", "nested_atoms_", "nested_bits_")
+LEARNED = (
+    "weight_", "offset_", "rotation_", "atoms_", "centre_", "nested_atoms_", "nested_bits_",
+    "anchors_", "spread_", "features_", "thresholds_", "leaves_", "dim_",
+)  # fmt: skip
 
 
 def save(quantizer: Any, path: str | os.PathLike[str]) -> None:

@@ -11,6 +11,7 @@ import torch
 from rankbits import _check
 from rankbits._files import read_arrays
 from rankbits.quantizers.affine import Quantizer
+from rankbits.quantizers.classical import BRE, FastHash, MACHash, StructHash
 from rankbits.quantizers.discriminant import SupervisedProjection
 from rankbits.quantizers.files import LEARNED
 from rankbits.quantizers.householder import H2Q
@@ -20,12 +21,17 @@ from rankbits.quantizers.rotations import ITQ, RandomRotation, Sign
 from rankbits.quantizers.supervised import SupervisedRotation
 
 KINDS: tuple[type[Quantizer], ...] = (
-    H2Q, ITQ, Projection, RandomRotation, Reconstruction, Sign, SupervisedProjection,
-    SupervisedRotation,
+    BRE, FastHash, H2Q, ITQ, MACHash, Projection, RandomRotation, Reconstruction, Sign, StructHash,
+    SupervisedProjection, SupervisedRotation,
 )  # fmt: skip
+BY_BITS: dict[str, type[Quantizer]] = {
+    "reconstruct": Reconstruction, "classes": SupervisedProjection,
+    "supervised": SupervisedRotation, "random": RandomRotation, "itq": ITQ, "h2q": H2Q, "bre": BRE,
+    "fasthash": FastHash, "structhash": StructHash, "machash": MACHash,
+}  # fmt: skip
 METHODS = (
     "auto", "reconstruct", "pca", "neighbours", "sign", "random", "itq", "h2q", "supervised",
-    "classes",
+    "classes", "bre", "fasthash", "structhash", "machash",
 )  # fmt: skip
 
 
@@ -44,12 +50,6 @@ def make_quantizer(method: str, bits: int | None, dim: int, labelled: bool, seed
         method = "supervised" if labelled else "h2q" if bits == dim else "pca"
     if method in ("pca", "neighbours"):
         return Projection(bits, objective=method, seed=seed)
-    if method == "reconstruct":
-        return Reconstruction(bits, seed=seed)
-    if method == "classes":
-        return SupervisedProjection(bits, seed=seed)
-    if method == "supervised":
-        return SupervisedRotation(bits=bits, seed=seed)
     if method == "sign":
         if bits != dim:
             _check.refuse(
@@ -57,8 +57,7 @@ def make_quantizer(method: str, bits: int | None, dim: int, labelled: bool, seed
                 "another method, such as 'pca'."
             )
         return Sign(bits)
-    rotations = {"random": RandomRotation, "itq": ITQ, "h2q": H2Q}
-    return rotations[method](bits, seed=seed)
+    return BY_BITS[method](bits, seed=seed)  # type: ignore[call-arg]
 
 
 def load(path: str | os.PathLike[str]) -> Quantizer:
@@ -73,20 +72,23 @@ def load(path: str | os.PathLike[str]) -> Quantizer:
     """
     facts, arrays = read_arrays(path, "quantizer")
     made_by = {kind.__name__: kind for kind in KINDS}
-    if facts.get("class") not in made_by or not {"weight_", "offset_"} <= set(arrays):
+    kind = made_by.get(facts.get("class", ""))
+    if kind is None or not set(kind.needs) <= set(arrays):
         _check.refuse(f"{path} holds no quantizer that this version knows.")
     try:
         options: dict[str, Any] = json.loads(facts["options"])
         objective = json.loads(facts["objective"])
     except (KeyError, ValueError):
         _check.refuse(f"{path} is damaged: its options cannot be read.")
-    quantizer = made_by[facts["class"]]()
+    quantizer = kind()
     # options of another version say how it was fitted there; its bits are in the arrays
     kept = {name: options[name] for name in quantizer.options() if name in options}
     quantizer.set_params(**{n: tuple(v) if isinstance(v, list) else v for n, v in kept.items()})
     for name in LEARNED:
         if name in arrays:
             setattr(quantizer, name, torch.from_numpy(arrays[name]))
+    if not quantizer.is_sound():
+        _check.refuse(f"{path} is damaged: its arrays do not fit together.")
     if objective is not None:
         quantizer.objective_ = objective
     return quantizer

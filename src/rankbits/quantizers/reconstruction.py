@@ -13,7 +13,7 @@ import torch
 from rankbits import _check
 from rankbits.quantizers import atoms as tables
 from rankbits.quantizers import rows
-from rankbits.quantizers.affine import Quantizer
+from rankbits.quantizers.nonlinear import NonLinear
 from rankbits.quantizers.projection import MOST_ROWS
 from rankbits.quantizers.starts import first_signs, guess_signs, predict_signs
 from rankbits.types import Codes, Decoder, Questions
@@ -24,7 +24,7 @@ ROUNDS = 16  # of choosing bits and solving for vectors in turn; the first third
 TRIES = 4
 
 
-class Reconstruction(Quantizer):
+class Reconstruction(NonLinear):
     """Bits from which embeddings can best be rebuilt: the least loss for a number of bits.
 
     Each ``group`` of bits (1, 2, 4 or 8) chooses one of 2**group vectors, and their sum is what
@@ -161,24 +161,6 @@ class Reconstruction(Quantizer):
         for part in (self.weight_, self.offset_):
             digest.update(part.contiguous().numpy().tobytes())
         return digest.hexdigest()
-
-    def _refuse_linear(self) -> None:
-        _check.refuse(
-            "The bits of a Reconstruction are found by a search, not by a linear map; "
-            "Projection has one."
-        )
-
-    def fold(self, linear: torch.nn.Linear) -> Any:
-        self._refuse_linear()
-
-    def to_linear(self) -> Any:
-        self._refuse_linear()
-
-    def to_faiss(self) -> Any:
-        self._refuse_linear()
-
-    def to_onnx(self, path: Any) -> None:
-        self._refuse_linear()
 
 
 def _unit_rows(part: torch.Tensor, start: int = 0) -> np.ndarray:

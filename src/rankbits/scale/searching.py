@@ -141,7 +141,7 @@ def _absolute(place: str | os.PathLike[str]) -> str:
     scheme, colon, rest = text.partition(":")
     if os.path.exists(text) or not colon:
         return os.path.abspath(text)
-    if scheme in ("file", "duckdb", "milvus") and "://" not in rest:
+    if scheme in ("file", "graph", "duckdb", "milvus") and "://" not in rest:
         return f"{scheme}:{os.path.abspath(rest)}"
     return text
 

@@ -1,6 +1,11 @@
 """The HTTP service and its page. The server's packages are loaded when something is served."""
 
-from rankbits.serve.compare import SideBySide, make_comparison, read_comparison
+from rankbits.serve.compare import (
+    SideBySide,
+    compare_with_floats,
+    make_comparison,
+    read_comparison,
+)
 from rankbits.serve.items import Items, describe_items, read_items
 from rankbits.serve.limits import Limits, Rejected
 from rankbits.serve.queries import QueryReader
@@ -14,6 +19,7 @@ __all__ = [
     "Rejected",
     "Service",
     "SideBySide",
+    "compare_with_floats",
     "create_app",
     "describe_items",
     "make_comparison",

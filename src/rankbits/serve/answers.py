@@ -13,7 +13,7 @@ from rankbits._check import Refusal
 from rankbits.metrics import average_precision
 from rankbits.serve.asks import Ask
 from rankbits.serve.ids import keep_known_kind, parse_id
-from rankbits.serve.items import Items
+from rankbits.serve.items import SNIPPET, Items
 from rankbits.serve.limits import Rejected, shorten
 from rankbits.serve.views import IndexView
 from rankbits.serve.wire import dumps
@@ -154,15 +154,19 @@ def _count_distances(
     return by_question
 
 
-def describe_item(name: int | str, items: Items | None, code: str | None = None) -> dict[str, Any]:
-    """One item as JSON. ``code`` is there where the reply is a search's."""
+def describe_item(
+    name: int | str, items: Items | None, code: str | None = None, most: int = SNIPPET
+) -> dict[str, Any]:
+    """One item as JSON. ``code`` is there where the reply is a search's, and ``text`` where items
+    are texts: at most so many characters of it."""
     text = str(name)
     row = -1 if items is None else items.row(name)
     told: dict[str, Any] = {"id": text} if code is None else {"id": text, "code": code}
     if items is None or row < 0:
         return {**told, "label": None, "title": text, "image": None}
     image = f"/items/{quote(text, safe='')}/image" if items.has_picture(row) else None
-    return {**told, "label": items.label(row), "title": items.title(name, row), "image": image}
+    told |= {"label": items.label(row), "title": items.title(name, row), "image": image}
+    return told if items.texts is None else {**told, "text": items.text(row, most)}
 
 
 def _write_reply(

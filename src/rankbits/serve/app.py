@@ -207,9 +207,10 @@ async def show_picture(app: App, request: Request) -> Reply:
 
 
 async def compare(app: App, request: Request) -> dict[str, Any]:
-    if "id" not in request.values:
-        reject(422, "id must be given: that of the item to compare for.")
-    return await app.service.compare(request.values["id"], app.number(request, "k"))
+    name, text = request.values.get("id"), request.values.get("text")
+    if (name is None) == (text is None):
+        reject(422, "Give an id or a text to compare for, one of them.")
+    return await app.service.compare(name or "", app.number(request, "k"), text)
 
 
 async def show_report(app: App, request: Request) -> dict[str, Any]:
@@ -264,8 +265,8 @@ ROUTES = (
     Route("POST", "/remove", lambda app, request: app.service.remove(request.body),
           "Forget ids; on the disk before the reply.", body=reference.REMOVE, token=True),
     Route("GET", "/compare", compare,
-          "Several codes of the same items for one query, each with its tie-aware AP.",
-          SEARCH_K, ("id",)),
+          "Several codes of the same items for one query, a stored id or a text, each with its "
+          "tie-aware AP.", SEARCH_K, ("id", "text")),
     Route("GET", "/report", show_report, "How the codes were judged."),
     Route("GET", "/stats", lambda app, request: app.service.stats(),
           "What is served, by which limits, and how much was asked."),

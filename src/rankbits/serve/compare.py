@@ -1,19 +1,26 @@
-"""Several codes of the same items side by side, each with its tie-aware AP for a query."""
+"""Several ways to keep the same items side by side: what each finds for a query, and its tie-aware
+AP where the query has a label."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from rankbits import _check
+from rankbits.data import items as data_items
 from rankbits.data.arrays import read_columns
-from rankbits.indexes.checks import distinct_ids
+from rankbits.encoder import Encoder
+from rankbits.indexes import HammingIndex
+from rankbits.indexes.checks import distinct_ids, parse_ids
 from rankbits.indexes.ids import Column
 from rankbits.kernels import Words, hamming, words
+from rankbits.kernels.questions import order_rows
 from rankbits.metrics import average_precision, rank
 from rankbits.quantizers import H2Q, ITQ, Sign, SupervisedRotation
 from rankbits.quantizers.principal import principal_components
@@ -21,22 +28,39 @@ from rankbits.serve.answers import TIES, describe_item
 from rankbits.serve.ids import parse_id
 from rankbits.serve.items import Items
 from rankbits.serve.limits import reject, shorten
+from rankbits.types import Codes, Questions
 
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """One way to keep the items: unit float rows (n, dim), or codes."""
+    """One way to keep the items: unit float rows (n, dim), or codes.
+
+    ``read`` makes of an embedding (1, dim) what asks: a unit row, codes, or float questions, which
+    are made of the items' ``embeddings`` (n, dim) too.
+    """
 
     name: str
     rows: np.ndarray | Words
     bytes: float
+    read: Callable[[np.ndarray], np.ndarray | Words | Questions] | None = None
+    embeddings: np.ndarray | None = None
 
-    def distances(self, row: int) -> np.ndarray:
-        """(n,) distances from an item to all: Hamming, or 1 - cosine."""
+    def take(self, row: int) -> np.ndarray | Words | Questions:
+        """What asks for an item."""
+        if self.read is not None and self.embeddings is not None:
+            return self.read(self.embeddings[row : row + 1])
         if isinstance(self.rows, Words):
-            own = Words(np.ascontiguousarray(self.rows.words[:, row : row + 1]), self.rows.bits)
-            return hamming(own, self.rows)[0].astype(np.int64)
-        return np.maximum(0, 1 - self.rows @ self.rows[row]).astype(np.float64).round(6)
+            return Words(np.ascontiguousarray(self.rows.words[:, row : row + 1]), self.rows.bits)
+        return self.rows[row : row + 1]
+
+    def distances(self, query: np.ndarray | Words | Questions) -> np.ndarray:
+        """(n,) distances from a query to all items: Hamming, a question's, or 1 - cosine."""
+        if isinstance(query, Questions):
+            assert isinstance(self.rows, Words)
+            return _ask_all(query, self.rows)
+        if isinstance(query, Words):
+            return hamming(query, self.rows)[0].astype(np.int64)  # type: ignore[arg-type]
+        return np.maximum(0, 1 - self.rows @ query[0]).astype(np.float64).round(6)  # type: ignore[operator]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +91,20 @@ class SideBySide:
         if row < 0 or name is None:
             reject(404, f"There is no item {shorten(text)} to compare.")
         relevant = self._find_relevant(row)
-        told = [self._judge(method, row, k, items, relevant) for method in self.methods]
+        told = [
+            self._judge(method, method.distances(method.take(row)), row, k, items, relevant)
+            for method in self.methods
+        ]
         return {"query": describe_item(name, items), "methods": told}
+
+    def answer_embedding(self, embedding: np.ndarray, k: int, items: Items | None) -> dict:
+        """What each method finds for the embedding (1, dim) of a query that is no item."""
+        told = [
+            self._judge(method, method.distances(method.read(embedding)), -1, k, items, None)
+            for method in self.methods
+            if method.read is not None
+        ]
+        return {"query": {"id": None, "label": None}, "methods": told}
 
     def _find_relevant(self, row: int) -> np.ndarray | None:
         if self.labels is None:
@@ -78,9 +114,14 @@ class SideBySide:
         return alike if (self.labels.ndim == 2 or own >= 0) and alike.sum() > 1 else None
 
     def _judge(
-        self, method: Method, row: int, k: int, items: Items | None, relevant: np.ndarray | None
+        self,
+        method: Method,
+        distances: np.ndarray,
+        row: int,
+        k: int,
+        items: Items | None,
+        relevant: np.ndarray | None,
     ) -> dict[str, Any]:
-        distances = method.distances(row)
         order = np.argsort(distances, kind="stable")[:k]
         bands: list[dict[str, Any]] = []
         for at in order:
@@ -109,24 +150,67 @@ def make_comparison(
     value = _check.finite("embeddings", _check.matrix("embeddings", embeddings)).astype(np.float32)
     _check.not_empty("embeddings", len(value))
     column = Column(distinct_ids(range(len(value)) if ids is None else ids, len(value), "rows"))
-    norms = np.linalg.norm(value, axis=1, keepdims=True)
-    unit = value / np.where(norms > 0, norms, 1)
-    base = _reduce(value, bits) if bits < value.shape[1] else value
+    reduce = _fit_reduction(value, bits) if bits < value.shape[1] else np.asarray
+    base = reduce(value)
     packed = -(-base.shape[1] // 8)
-    methods = [Method("float", unit, 4 * value.shape[1])]
+    methods = [Method("float", _scale(value), 4 * value.shape[1], _scale)]
     for name, quantizer in (("sign", Sign()), ("itq", ITQ()), ("h2q", H2Q())):
-        methods.append(Method(name, words(quantizer.fit(base).encode(base)), packed))
+        encode = quantizer.fit(base).encode
+        methods.append(Method(name, words(encode(base)), packed, partial(_encode, encode, reduce)))
     known = None if labels is None else _check.labels("labels", labels, len(value))
     if known is not None:
         learned = SupervisedRotation(bits=min(bits, value.shape[1])).fit(value, known)
-        methods.append(Method("supervised", words(learned.encode(value)), packed))
+        read = partial(_encode, learned.encode, np.asarray)
+        methods.append(Method("supervised", words(learned.encode(value)), packed, read))
     return SideBySide(column, tuple(methods), known)
 
 
-def _reduce(value: np.ndarray, bits: int) -> np.ndarray:
-    """The first ``bits`` principal components, (n, bits), not yet rotated by anybody."""
+def compare_with_floats(
+    index: HammingIndex, encoder: Encoder, items: data_items.Items
+) -> SideBySide:
+    """The codes of an index beside the embeddings they were made of: floats asked by floats, bits
+    by bits, and bits by floats."""
+    embedded = encoder.embed_readable(items)
+    ids, embeddings = items.ids[embedded.rows], embedded.embeddings
+    codes = index.codes(parse_ids(ids))
+    kept, packed = words(codes), codes.packed.shape[1]
+    labels = None if items.labels is None else items.labels[embedded.rows]
+    methods = (
+        Method("float", _scale(embeddings), 4 * embeddings.shape[1], _scale),
+        Method("bits", kept, packed, partial(_encode, encoder.encode_embeddings, np.asarray)),
+        Method("asked", kept, packed, encoder.ask_embeddings, embeddings),
+    )
+    return SideBySide(Column(distinct_ids(ids, len(ids), "rows")), methods, labels)
+
+
+def _ask_all(question: Questions, database: Words) -> np.ndarray:
+    every = np.arange(len(database))[None]
+    return order_rows(question, database, every)[0].astype(np.float64).round(6)
+
+
+def _scale(embeddings: np.ndarray) -> np.ndarray:
+    """Rows of length 1; a row of zeros stays."""
+    norms = np.linalg.norm(embeddings, axis=1, keepdims=True)
+    return embeddings / np.where(norms > 0, norms, 1)
+
+
+def _encode(
+    encode: Callable[[np.ndarray], Codes],
+    reduce: Callable[[np.ndarray], np.ndarray],
+    embeddings: np.ndarray,
+) -> Words:
+    return words(encode(reduce(embeddings)))
+
+
+def _fit_reduction(value: np.ndarray, bits: int) -> Callable[[np.ndarray], np.ndarray]:
+    """What keeps the first ``bits`` principal components (n, bits), not yet rotated by anybody."""
     mean, directions = principal_components(value)
-    return ((torch.from_numpy(value).double() - mean) @ directions[:, :bits]).float().numpy()
+
+    def reduce(rows: np.ndarray) -> np.ndarray:
+        wide = torch.from_numpy(np.asarray(rows, np.float32)).double()
+        return ((wide - mean) @ directions[:, :bits]).float().numpy()
+
+    return reduce
 
 
 def read_comparison(

@@ -1,4 +1,4 @@
-"""What the ids of an index stand for: titles, labels and images."""
+"""What the ids of an index stand for: titles, labels, texts and images."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ import numpy as np
 from rankbits import _check
 from rankbits.data import items as data_items
 from rankbits.data import tables
-from rankbits.data.folders import TABLES
-from rankbits.data.vectors import number_names
+from rankbits.data.labels import number_labels
+from rankbits.data.texts import Texts, make_snippet
 from rankbits.indexes.checks import distinct_ids
 from rankbits.indexes.ids import Column
 from rankbits.serve.pictures import draw_array, draw_file
 
-COLUMNS = {**tables.COLUMNS, "id": ("id",), "title": ("title", "name", "text")}
+COLUMNS = tables.COLUMNS
 KEPT = 512  # thumbnails in memory
+SNIPPET, WHOLE = 240, 10_000  # characters of a text among others, and alone
 
 
 class Items:
-    """Titles (n,), labels and images by id. ``labels`` are (n,) numbers, -1 where unknown, or
-    (n, C) multi-hot; ``names`` are the words for them.
+    """Titles, texts (n,), labels and images by id. ``labels`` are (n,) numbers, -1 where unknown,
+    or (n, C) multi-hot; ``names`` are the words for them.
 
     >>> items = Items([7, 9], titles=["a cat", "a dog"], labels=[1, 0], names=("dog", "cat"))
     >>> items.row(9), items.title(9), items.label(items.row(7))
@@ -37,16 +38,18 @@ class Items:
         ids: Any,
         *,
         titles: Sequence[str] | None = None,
+        texts: Sequence[object] | None = None,
         labels: Any = None,
         names: Sequence[str] = (),
         images: np.ndarray | None = None,
         paths: Sequence[str | None] | None = None,
     ) -> None:
         self.ids = Column(distinct_ids(ids, len(ids), "items"))
-        for name, value in (("titles", titles), ("labels", labels), ("images", images)):
+        columns = {"titles": titles, "texts": texts, "labels": labels, "images": images}
+        for name, value in columns.items():
             if value is not None:
                 _check.same_length(name, len(value), "the items", len(self.ids))
-        self.titles, self.names = titles, tuple(names)
+        self.titles, self.texts, self.names = titles, texts, tuple(names)
         self.labels = None if labels is None else _check.labels("labels", labels, len(self.ids))
         self._images, self._paths = images, paths
         self._kept: dict[int, tuple[bytes, str]] = {}
@@ -66,6 +69,10 @@ class Items:
     def title(self, name: int | str, row: int | None = None) -> str:
         row = self.row(name) if row is None else row
         return str(name) if self.titles is None or row < 0 else self.titles[row]
+
+    def text(self, row: int, most: int = SNIPPET) -> str | None:
+        """The beginning of an item's text."""
+        return None if self.texts is None or row < 0 else make_snippet(self.texts[row], most)
 
     def label(self, row: int) -> str | None:
         """The words for an item's labels."""
@@ -123,6 +130,7 @@ def describe_items(items: data_items.Items) -> Items:
     return Items(
         items.ids,
         titles=items.titles,
+        texts=inputs.values if isinstance(inputs, Texts) else None,  # type: ignore[arg-type]
         labels=items.labels,
         names=items.names,
         images=inputs if pixels else None,  # type: ignore[arg-type]
@@ -131,12 +139,12 @@ def describe_items(items: data_items.Items) -> Items:
 
 
 def read_items(path: str | os.PathLike[str], strings: bool | None) -> Items:
-    """Items of a folder of images or of a table (.csv, .tsv, .parquet).
+    """Items of a folder of images or texts, or of a table (.csv, .tsv, .jsonl, .parquet).
 
     A folder's images are numbered in the order of their names, as ``rankbits embed`` reads them;
     where the index holds strings their ids are their paths below the folder. The folder an image
-    lies in is its label. A table has the columns id, path, label and title, any of them absent:
-    ids are then numbered, and paths are relative to the table.
+    lies in is its label. A table has the columns id, path, text, label and title, any of them
+    absent: ids are then numbered, and paths are relative to the table.
     """
     source = Path(path)
     if source.is_dir():
@@ -144,8 +152,8 @@ def read_items(path: str | os.PathLike[str], strings: bool | None) -> Items:
         return describe_items(items if strings else replace(items, ids=np.arange(len(items))))
     if not source.is_file():
         _check.refuse(f"{source} does not exist.")
-    if source.suffix not in TABLES:
-        _check.refuse(f"{source} must be a folder of images or a table ({', '.join(TABLES)}).")
+    if source.suffix not in tables.TABLES:
+        _check.refuse(f"{source} must be a folder or a table ({', '.join(tables.TABLES)}).")
     texts = tables.read_table(source)
     columns = {name.strip().lower(): values for name, values in texts.items()}
     rows = max(map(len, columns.values()), default=0)
@@ -163,28 +171,13 @@ def read_items(path: str | os.PathLike[str], strings: bool | None) -> Items:
         except ValueError:
             _check.refuse(f"The ids of {source} must be whole numbers, as those of the index are.")
     paths = find("path")
-    labels, names = _number_labels(find("label"))
+    label = find("label")
+    labels, names = (None, ()) if label is None else number_labels(label)
     return Items(
         ids,
         titles=find("title") or paths,
+        texts=find("text"),
         labels=labels,
         names=names,
         paths=None if paths is None else [str(source.parent / p) if p else None for p in paths],
     )
-
-
-def _number_labels(texts: list[str] | None) -> tuple[np.ndarray | None, tuple[str, ...]]:
-    """One label a row, -1 where empty; several where any row joins them by ``|`` or ``;``."""
-    if texts is None:
-        return None, ()
-    split = [[p.strip() for p in t.replace(";", "|").split("|") if p.strip()] for t in texts]
-    numbers, names = number_names(part for parts in split for part in parts)
-    sizes = [len(parts) for parts in split]
-    owner = np.repeat(np.arange(len(split)), sizes)
-    if max(sizes) <= 1:
-        single = np.full(len(split), -1, np.int64)
-        single[owner] = numbers
-        return single, names
-    hot = np.zeros((len(split), len(names)), bool)
-    hot[owner, numbers] = True
-    return hot, names

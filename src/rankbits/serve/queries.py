@@ -63,10 +63,14 @@ def make_reader(encoder: Encoder | QueryReader | None) -> QueryReader:
         inputs = reads_vectors and vectors.shape[1] == encoder.reads.dim
         return encoder.embed(vectors) if inputs else vectors
 
+    def embed_text(text: str) -> np.ndarray:
+        return encoder.embed([text], queries=True)
+
+    kind = encoder.reads.kind
     return QueryReader(
         lambda vectors: encoder.encode_embeddings(embed(vectors)),
-        None if reads_vectors else encoder.embed_image,
-        None,
+        encoder.embed_image if kind == "images" else None,
+        embed_text if kind == "texts" else None,
         tuple(dict.fromkeys([encoder.reads.dim, encoder.dim] if reads_vectors else [encoder.dim])),
         encoder.bits,
         encoder.fingerprint,

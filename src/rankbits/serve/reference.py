@@ -84,7 +84,7 @@ def _describe_route(route: Route, limits: Limits) -> dict[str, Any]:
         parameters.append(_parameter(name, "query", number))
     for name in route.words:
         kind = {"histogram": {"type": "boolean"}, "ask": ASK}.get(name, TEXT)
-        parameters.append(_parameter(name, "query", kind, required=name == "id"))
+        parameters.append(_parameter(name, "query", kind))
     if route.token:
         token = {**TEXT, "description": "Bearer TOKEN"}
         parameters.append(_parameter("Authorization", "header", token))

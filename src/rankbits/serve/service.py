@@ -27,7 +27,7 @@ from rankbits.serve.batching import Batcher
 from rankbits.serve.compare import SideBySide
 from rankbits.serve.health import has_room
 from rankbits.serve.ids import check_new_ids, keep_known_kind, parse_id
-from rankbits.serve.items import Items
+from rankbits.serve.items import WHOLE, Items
 from rankbits.serve.limits import Limits, Rejected, reject, shorten
 from rankbits.serve.queries import QueryReader, check_bits, make_queries, make_reader, read_query
 from rankbits.serve.uploads import check_upload
@@ -107,6 +107,8 @@ class Service:
         if isinstance(self.index, HammingIndex) and self.index.count():
             code = "00" * -(-self.index.bits // 8)
             self._answer([self._parse(f'{{"code": "{code}", "k": 1}}'.encode())])
+        if self.reader.text is not None:
+            self.reader.text("a first sentence")
 
     async def search(self, raw: bytes) -> bytes:
         """The reply to a /search body."""
@@ -236,11 +238,20 @@ class Service:
             "mean_batch": round(self.batcher.mean, 2),
         }
 
-    async def compare(self, name: str, k: int) -> dict[str, Any]:
-        """One query answered by several codes of the same items."""
+    async def compare(self, name: str, k: int, text: str | None = None) -> dict[str, Any]:
+        """One item, or one text, asked for in several ways to keep the same items."""
         if self.comparison is None:
             reject(404, "This service compares nothing: it was started without --compare.")
+        if text is not None:
+            return await self._run(self._threads, self._compare_text, text, k)
         return await self._run(self._threads, self.comparison.answer, name, k, self.items)
+
+    def _compare_text(self, text: str, k: int) -> dict[str, Any]:
+        assert self.comparison is not None
+        embedding = None if self.reader.text is None else self.reader.text(asks.check_words(text))
+        if not isinstance(embedding, np.ndarray):
+            reject(422, "This service makes no embedding of a text: compare by an id.")
+        return self.comparison.answer_embedding(embedding.reshape(1, -1), k, self.items)
 
     def list_items(self, offset: int, limit: int, label: str | None) -> dict[str, Any]:
         """Items in order: those described, or, where none are, the ids of the index."""
@@ -265,7 +276,7 @@ class Service:
             here = name is not None and view.holds(name)
         if name is None or not here:
             reject(404, f"There is no item {shorten(text)}.")
-        return describe_item(name, self.items), row
+        return describe_item(name, self.items, most=WHOLE), row
 
     async def picture(self, text: str) -> tuple[bytes, str]:
         """The thumbnail of an item, and its type."""

@@ -19,8 +19,9 @@ import torch
 
 from rankbits import _check
 from rankbits._files import read_arrays, write_arrays
-from rankbits.data.examples import Examples
+from rankbits.data.examples import Examples, hash_rows
 from rankbits.data.images import ImageFiles
+from rankbits.data.texts import Texts
 
 CHECKPOINT, WEIGHTS = "checkpoint.safetensors", "model.safetensors"
 
@@ -56,6 +57,8 @@ def fingerprint_data(*parts: Examples | None) -> str:
         digest.update(part.labels.tobytes())
         if isinstance(inputs, ImageFiles):
             digest.update("\n".join("/".join(Path(p).parts[-2:]) for p in inputs.paths).encode())
+        elif isinstance(inputs, Texts):
+            digest.update(hash_rows(inputs).tobytes())
         else:
             rows = np.unique(np.linspace(0, len(inputs) - 1, SAMPLE).astype(int))
             digest.update(f"{inputs.dtype} {inputs.shape}".encode())

@@ -37,11 +37,13 @@ def compute_outputs(
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """Embeddings (m, width) of the rows that could be read, those rows, and what could not."""
+    """Embeddings (m, width) of the rows that could be read, those rows, and what could not. Of
+    texts, ``cut`` counts those that are longer than the model reads."""
 
     embeddings: np.ndarray
     rows: np.ndarray
     failed: tuple[str, ...] = ()
+    cut: int = 0
 
 
 @torch.no_grad()

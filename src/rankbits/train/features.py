@@ -89,6 +89,7 @@ def fingerprint(examples: Examples, said: str = "", weights: Path | None = None)
             about = os.stat(path)
             digest.update(f"{path} {about.st_size} {about.st_mtime_ns}\n".encode())
     else:
+        assert isinstance(inputs, np.ndarray)
         digest.update(str(inputs.shape).encode())
         digest.update(np.ascontiguousarray(inputs).data.cast("B"))
     if weights is not None:

@@ -17,6 +17,7 @@ from rankbits._files import write_whole
 from rankbits.data.augment import View
 from rankbits.data.examples import Examples
 from rankbits.data.images import ImageFiles, measure
+from rankbits.data.texts import Texts
 from rankbits.models import make_embedder
 from rankbits.train.checkpoints import (
     CHECKPOINT,
@@ -39,7 +40,8 @@ LARGE = 224
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a network is fed: ``dim`` features, or images of ``channels`` seen at ``side``."""
+    """What a network is fed: ``kind`` "features", ``dim`` of them; "images" of ``channels`` seen at
+    ``side``; or "texts", of which a sentence model makes ``dim`` numbers."""
 
     kind: str
     dim: int = 0
@@ -47,7 +49,7 @@ class Inputs:
     channels: int = 0
 
     def view(self, augment: str = "none", mirror: bool = False) -> View | None:
-        if self.kind == "features":
+        if self.kind != "images":
             return None
         return View(self.side, self.channels, augment, mirror)
 
@@ -57,6 +59,8 @@ def inputs_of(examples: Examples, config: TrainConfig) -> Inputs:
 
     The small network sees small images at their own size; large networks see 224 x 224 pixels.
     """
+    if isinstance(examples.inputs, Texts):
+        _check.refuse("Texts are not trained on here: rankbits fit makes bits of them.")
     if isinstance(examples.inputs, np.ndarray) and examples.kind == "features":
         return Inputs("features", dim=examples.inputs.shape[1])
     if isinstance(examples.inputs, ImageFiles):

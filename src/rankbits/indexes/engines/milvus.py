@@ -64,9 +64,10 @@ class MilvusIndex(Index):
             agree_on_bits(f"{self.place}, collection {self.table}", None, bits)  # before it is made
             self._pending.forget()  # of a file that somebody has deleted
         self._client = lite.connect(self.place, self._file, mode, SECONDS)
+        from grpc import RpcError  # what the client says of a server that answers too late
         from pymilvus import DataType, MilvusException
 
-        self._string_type, self._failure = DataType.VARCHAR, MilvusException
+        self._string_type, self._failure = DataType.VARCHAR, (MilvusException, RpcError)
         try:
             self._begin(bits)
         except BaseException:
@@ -88,7 +89,8 @@ class MilvusIndex(Index):
                 yield self._client
             except self._failure as error:
                 rest = "; what was begun is finished when it is opened again" if write else ""
-                _check.refuse(f"Milvus refuses: {first_line(error)}{rest if self._file else ''}.")
+                said = error.details() if hasattr(error, "details") else first_line(error)
+                _check.refuse(f"Milvus refuses: {said}{rest if self._file else ''}.")
 
     def _begin(self, bits: int | None) -> None:
         place = f"{self.place}, collection {self.table}"

@@ -46,8 +46,9 @@ export const item = (id, signal) => call(`/items/${encodeURIComponent(id)}`, { s
 export const items = (offset, limit, signal) =>
   call(`/items?offset=${offset}&limit=${limit}`, { signal });
 
-export const compare = (id, k, signal) =>
-  call(`/compare?id=${encodeURIComponent(id)}&k=${k}`, { signal });
+// by is "id" or "text"
+export const compare = (by, value, k, signal) =>
+  call(`/compare?${by}=${encodeURIComponent(value)}&k=${k}`, { signal });
 
 export const searchImage = (file, k, signal) =>
   call(`/search/image?k=${k}`, {

@@ -2,7 +2,7 @@
 
 import { distance, el, many, whole } from "./dom.js";
 import { trace } from "./bits.js";
-import { face, name, titled, short } from "./faces.js";
+import { face, isText, listClass, name, passage, short, titled } from "./faces.js";
 import { address } from "./state.js";
 
 // A query by id stands in the database too: it is there at distance 0, and no neighbour.
@@ -42,7 +42,7 @@ export function tile(item, { query, bits, far, state, look = null, rest = null, 
   return el(
     "a",
     {
-      class: `tile${kind}`,
+      class: `tile${kind}${isText(item) ? " prose" : ""}`,
       href: address({ ...state, kind: "id", value: item.id }),
       "data-tile": item.id,
       "data-distance": far,
@@ -53,14 +53,14 @@ export function tile(item, { query, bits, far, state, look = null, rest = null, 
       onfocus: look && (() => look(item, far)),
       onblur: rest,
     },
-    face(item, { bits, alt: described(item, query, far) }),
+    isText(item) ? passage(item) : face(item, { bits, alt: described(item, query, far) }),
     el(
       "span",
       { class: "under", "aria-hidden": "true" },
       item.label ? el("span", { class: "label" }, item.label) : null,
-      el("span", { class: "id" }, under ?? short(item)),
+      el("span", { class: "id" }, under ?? (isText(item) ? item.id : short(item))),
     ),
-    bits ? trace(query.code, item.code, bits) : null,
+    bits ? trace(query.code, item.code, bits, isText(item)) : null,
   );
 }
 
@@ -93,7 +93,7 @@ function bandOf(band, index, { reply, last, state, look, rest, limit }) {
         ? null
         : el("p", { class: "sharing" }, `${whole(sharing)} share${sharing === 1 ? "s" : ""} its label`),
     ),
-    el("ul", { class: "tiles" }, tiles),
+    el("ul", { class: listClass(band.items) }, tiles),
   );
 }
 

@@ -32,10 +32,11 @@ export function glyph(hex, bits, alt) {
 }
 
 const MOST_IN_TRACE = 128;
+const MOST_ACROSS = 512; // where a result is as wide as the page
 
 // Under a result: a low tick for each equal bit, a tall one for each that differs.
-export function trace(query, hex, bits) {
-  if (!hex || bits > MOST_IN_TRACE) return null;
+export function trace(query, hex, bits, wide = false) {
+  if (!hex || bits > (wide ? MOST_ACROSS : MOST_IN_TRACE)) return null;
   const apart = new Set(differing(query, hex, bits));
   let same = "";
   let differ = "";
@@ -57,14 +58,14 @@ const GAP = 5; // between bytes
 const BELOW = STEP + 9; // from a bit of the query to the same bit of a result
 const ROW = BELOW + STEP + 10;
 
-function hint(bits) {
-  if (bits > MOST_IN_TRACE) return "Point at a result: the bits in which it differs show here.";
+function hint(bits, wide) {
+  if (bits > (wide ? MOST_ACROSS : MOST_IN_TRACE)) return "Point at a result: the bits in which it differs show here.";
   const ticks = "The tall ticks under a result are the bits in which it differs";
   return matchMedia("(hover: none)").matches ? `${ticks}.` : `${ticks}; point at it to see them here.`;
 }
 
 // The strip: the query's bits, and under them those of the result one looks at.
-export function strip(code, bits) {
+export function strip(code, bits, wide = false) {
   const line = bits > 256 ? 64 : 32;
   const lines = Math.ceil(bits / line);
   const across = Math.min(line, bits);
@@ -96,7 +97,7 @@ export function strip(code, bits) {
   function rest() {
     box.setAttribute("aria-label", `The query's code: ${ones} of ${many(bits, "bit")} are one.`);
     other.replaceChildren();
-    caption.textContent = hint(bits);
+    caption.textContent = hint(bits, wide);
   }
 
   function against(item) {

@@ -2,17 +2,27 @@
 
 import { distance, el, figure, many, whole } from "./dom.js";
 import { itself, sameLabel, tally, tile } from "./bands.js";
-import { name } from "./faces.js";
+import { listClass } from "./faces.js";
 import { meter, tied } from "./meter.js";
 
-const NAMES = { float: "float", sign: "sign", itq: "ITQ", h2q: "H2Q", supervised: "supervised" };
+const NAMES = {
+  float: "float", sign: "sign", itq: "ITQ", h2q: "H2Q", supervised: "supervised",
+  bits: "bits", asked: "bits, asked by floats",
+};
 const ABOUT = {
   float: "the embeddings themselves",
   sign: "signs of the embeddings",
   itq: "signs after the rotation of ITQ",
   h2q: "signs after the rotation of H2Q",
   supervised: "a rotation fitted to these labels",
+  bits: "the codes that are searched here, by Hamming distance",
+  asked: "the same codes; only the query keeps its floats",
 };
+
+const JUDGED = "The same items, ranked from the same query. A code is small when it costs few \
+bytes an item, and good when its average precision is high whatever the order of its ties.";
+const ASKED = "The same items, kept in several ways and ranked from the same query. What floats \
+find is what codes of far fewer bytes try to keep.";
 
 const weight = (method) =>
   (method.bits ? `${many(method.bits, "bit")}, ` : "") + `${many(method.bytes, "byte")} an item`;
@@ -50,11 +60,13 @@ function block(run, { query, state, cut }) {
     "div",
     { class: `run${cut > 0 ? " open" : ""}` },
     el("p", { class: "head" }, head),
-    el("ul", { class: "tiles small" }, tiles),
+    el("ul", { class: listClass(run.bands.flatMap((band) => band.items), "small") }, tiles),
   );
 }
 
-function column(method, { query, state, best }) {
+const idsOf = (method) => method.bands.flatMap((band) => band.items.map((item) => item.id));
+
+function column(method, { query, state, best, floats }) {
   const title = NAMES[method.name] ?? method.name;
   const blocks = runs(method);
   const found = method.bands.flatMap((band) => band.items);
@@ -84,6 +96,11 @@ function column(method, { query, state, best }) {
       query.label === null || query.label === undefined
         ? null
         : el("p", { class: "caption" }, `${same} of ${shown.length} shown share its label`),
+      floats && method.name !== "float"
+        ? el("p", { class: "caption" },
+          `${idsOf(method).filter((id) => floats.has(id)).length} of ${found.length} shown are \
+among the ${floats.size} that floats find`)
+        : null,
     ),
     blocks.map((run, i) =>
       block(run, { query, state, cut: i === blocks.length - 1 ? method.cut : 0 })),
@@ -106,10 +123,11 @@ const glance = (judged) =>
       )),
   );
 
-export function compare(reply, { state, item }) {
+export function compare(reply, { state, who }) {
   const judged = reply.methods.filter((method) => Number.isFinite(method.ap?.mean));
   const top = Math.max(...judged.map((method) => method.ap.mean));
-  const who = item ? name(item) : `item ${state.value}`;
+  const floats = reply.methods.find((method) => method.name === "float");
+  const ids = floats ? new Set(idsOf(floats)) : null;
   const label = reply.query.label;
   return {
     node: el(
@@ -118,13 +136,13 @@ export function compare(reply, { state, item }) {
       el(
         "div",
         { class: "lead" },
-        el("h2", {}, `${who.charAt(0).toUpperCase()}${who.slice(1)} kept in ${many(reply.methods.length, "way")}`),
-        el("p", {}, "The same items, ranked from the same query. A code is small when it costs few \
-bytes an item, and good when its average precision is high whatever the order of its ties."),
+        el("h2", {}, `${who.charAt(0).toUpperCase()}${who.slice(1)} ${judged.length ? "kept" : "asked"} in ${many(reply.methods.length, "way")}`),
+        el("p", {}, judged.length ? JUDGED : ASKED),
       ),
       judged.length ? glance(judged) : null,
       el("div", { class: "methods" }, reply.methods.map((method) =>
-        column(method, { query: reply.query, state, best: method.ap?.mean === top && judged.length > 1 }))),
+        column(method, { query: reply.query, state, floats: ids,
+          best: method.ap?.mean === top && judged.length > 1 }))),
     ),
     said: `${many(reply.methods.length, "way")} to keep ${who} compared` +
       (label === null ? "." : `: ${reply.methods.map((m) =>

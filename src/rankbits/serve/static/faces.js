@@ -1,4 +1,4 @@
-// An item as something to look at: its picture, else its title, else its code.
+// An item as something to look at: its picture, its text, else its title, else its code.
 
 import { el, ownPath } from "./dom.js";
 import { glyph } from "./bits.js";
@@ -29,7 +29,21 @@ const words = (item, alt) =>
 // where an item has no title of its own, the service gives its id
 export const titled = (item) => Boolean(item.title) && item.title !== String(item.id);
 
-export const name = (item) => (titled(item) ? item.title : `item ${item.id}`);
+export const isText = (item) => typeof item?.text === "string";
+
+export const name = (item) =>
+  titled(item) ? item.title : isText(item) ? `“${clip(item.text)}”` : `item ${item.id}`;
+
+const clip = (text) => (text.length > 60 ? `${text.slice(0, 60).trimEnd()}…` : text);
+
+// texts are read, so they stand below each other
+export const listClass = (items, kind = "") =>
+  `tiles${items.some(isText) ? " texts" : ""}${kind ? ` ${kind}` : ""}`;
+
+export const passage = (item) =>
+  el("span", { class: "passage" },
+    titled(item) ? el("b", {}, item.title) : null,
+    el("span", { class: "snippet" }, item.text));
 
 // under a picture there is room for one of them
 export const short = (item) => (titled(item) ? item.title : item.id);

@@ -1,7 +1,7 @@
 // Before the first query: items to begin with.
 
 import { el, whole } from "./dom.js";
-import { face, name, short } from "./faces.js";
+import { face, isText, listClass, name, passage, short } from "./faces.js";
 import { address } from "./state.js";
 
 export const PAGE = 60;
@@ -11,15 +11,15 @@ function tile(item, state) {
   return el(
     "a",
     {
-      class: "tile", href: address({ ...state, kind: "id", value: item.id }),
+      class: isText(item) ? "tile prose" : "tile", href: address({ ...state, kind: "id", value: item.id }),
       "data-tile": item.id, title: name(item), draggable: "false",
     },
-    face(item, { alt }),
+    isText(item) ? passage(item) : face(item, { alt }),
     el(
       "span",
       { class: "under", "aria-hidden": "true" },
       item.label ? el("span", { class: "label" }, item.label) : null,
-      el("span", { class: "id" }, short(item)),
+      el("span", { class: "id" }, isText(item) ? item.id : short(item)),
     ),
   );
 }
@@ -28,7 +28,7 @@ function invitation(stats, listed) {
   const ways = [];
   const touch = matchMedia("(hover: none)").matches;
   if (stats.accepts.includes("image")) ways.push(touch ? "choose an image" : "drop an image anywhere");
-  if (stats.accepts.includes("text")) ways.push("type some words");
+  if (stats.accepts.includes("text")) ways.push("type a sentence");
   if (stats.accepts.includes("id")) ways.push("type an id");
   else ways.push("give a code");
   if (listed) ways.push("pick an item below");
@@ -52,7 +52,7 @@ export function gallery(found, { stats, state, turn }) {
     "div",
     {},
     start,
-    el("ul", { class: "tiles wide", "aria-label": `Items ${span}` }, found.items.map((item) =>
+    el("ul", { class: listClass(found.items, "wide"), "aria-label": `Items ${span}` }, found.items.map((item) =>
       el("li", {}, tile(item, state)))),
     el(
       "p",

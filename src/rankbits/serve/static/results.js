@@ -3,7 +3,8 @@
 import { el, figure, many } from "./dom.js";
 import { announced, bands } from "./bands.js";
 import { strip } from "./bits.js";
-import { crisp, face, name } from "./faces.js";
+import { crisp, face, isText, name } from "./faces.js";
+import { address } from "./state.js";
 import { histogram } from "./histogram.js";
 import { meter, reading } from "./meter.js";
 
@@ -16,6 +17,7 @@ export function subject(state, item) {
 }
 
 function portrait(reply, state, item) {
+  if (state.kind === "text" || isText(item)) return null; // words are their own picture
   const preview = state.kind === "code" ? previews.get(state.value) : null;
   if (preview) {
     const image = el("img", { class: "face", src: preview, alt: "The image you gave" });
@@ -47,8 +49,13 @@ function precision(ap) {
 const TIE = "Items in one band are equally far from the query: their codes cannot put one before \
 the other. Inside a band they stand in order of insertion, which says nothing.";
 
-export function results(reply, { state, item, limit }) {
-  const code = strip(reply.query.code, reply.bits);
+const toFloats = (state) =>
+  el("p", {}, el("a", { class: "floats", href: address({ ...state, view: "compare" }) },
+    "What would floats have found?"));
+
+export function results(reply, { state, item, limit, compares = false }) {
+  const wide = reply.bands.some((band) => band.items.some(isText));
+  const code = strip(reply.query.code, reply.bits, wide);
   const spread = reply.histogram ? histogram(reply) : null;
   const look = (found, far) => {
     code.against(found);
@@ -73,7 +80,9 @@ export function results(reply, { state, item, limit }) {
         {},
         el("p", { class: "eyebrow" }, "Nearest to"),
         el("h2", { id: "asked" }, who.charAt(0).toUpperCase() + who.slice(1)),
+        isText(item) ? el("p", { class: "whole", tabindex: "0" }, item.text) : null,
         label === null || label === undefined ? null : el("p", { class: "chip" }, `label ${label}`),
+        compares && (state.kind === "text" || isText(item)) ? toFloats(state) : null,
       ),
     ),
     reply.ap ? precision(reply.ap) : null,

@@ -5,7 +5,7 @@ import { SHOWN, go, read } from "./state.js";
 
 const WAYS = {
   id: ["id", "An item's id"],
-  text: ["words", "Words to search by"],
+  text: ["words", "A sentence, a question or some words"],
   code: ["code", "A code in hex digits"],
   vector: ["vector", "Numbers, by commas or spaces"],
 };
@@ -62,8 +62,8 @@ export function listen(stats, { ask, anyItem, trouble }) {
   return { reflect: (state) => reflect(state, stats, placed) };
 }
 
-// A comparison is of stored items; words and codes lead back to the results.
-const aim = (kind) => (read().view === "compare" && kind === "id" ? "compare" : "search");
+// A comparison is of stored items or of words; codes lead back to the results.
+const aim = (kind) => (read().view === "compare" && kind !== "code" ? "compare" : "search");
 
 function reflect(state, stats, placed) {
   const [field, by, k] = [byId("words"), byId("by"), byId("k")];

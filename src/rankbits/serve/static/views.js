@@ -36,7 +36,8 @@ export async function search(state, { stats, signal, ready = null }) {
   const reply = ready ?? (await api.search(asked, signal));
   const item = state.kind === "id" ? await known(state.value, stats, signal) : null;
   for (const band of reply.bands) remember(band.items);
-  const shown = results(reply, { state, item, limit: stats.limits.k });
+  const compares = stats.compare.length > 0;
+  const shown = results(reply, { state, item, limit: stats.limits.k, compares });
   return { ...shown, title: `${subject(state, item)} · rankbits` };
 }
 
@@ -55,7 +56,7 @@ export async function comparison(state, { stats, signal }) {
         ", and see several codes of them side by side."),
     );
   }
-  if (state.kind !== "id") {
+  if (state.kind !== "id" && !(state.kind === "text" && stats.accepts.includes("text"))) {
     const whose = state.kind ? `${subject(state, null)} is not a stored item` : "pick an item first";
     return hint(
       "Compare by an item",
@@ -63,10 +64,11 @@ export async function comparison(state, { stats, signal }) {
       el("a", { href: address({ ...state, view: "search" }) }, "Go to the search"),
     );
   }
-  const reply = await api.compare(state.value, state.k, signal);
-  const item = await known(state.value, stats, signal);
+  const reply = await api.compare(state.kind, state.value, state.k, signal);
+  const item = state.kind === "id" ? await known(state.value, stats, signal) : null;
   for (const method of reply.methods) for (const band of method.bands) remember(band.items);
-  return { ...compare(reply, { state, item }), title: `${subject(state, item)}, compared · rankbits` };
+  const who = subject(state, item);
+  return { ...compare(reply, { state, who }), title: `${who}, compared · rankbits` };
 }
 
 export async function report(state, { stats, signal }) {

@@ -84,7 +84,7 @@ def _compare_five_ways(
     data = _write_data(tag, bits, seed)
 
     def do(*words: object) -> str:
-        return _run_command(run, [str(word) for word in words], say)
+        return run_command(run, [str(word) for word in words], say, int(words[0] != "report"))
 
     names = {name: f"{name}-{bits}{tag}" for name in METHODS}
     seeded = ("--seed", seed) if seed else ()
@@ -130,8 +130,8 @@ def _compare_five_ways(
     return report
 
 
-def _run_command(run: Run, words: list[str], say: Callable[[str], object]) -> str:
-    """Show a command, run it and show the first line that it prints -> all that it prints."""
+def run_command(run: Run, words: list[str], say: Callable[[str], object], shown: int = 1) -> str:
+    """Show a command, run it and show the first lines that it prints -> all that it prints."""
     say(f"$ {shlex.join(['rankbits', *words])}")
     out, err = StringIO(), StringIO()
     with redirect_stdout(out), redirect_stderr(err):
@@ -139,8 +139,8 @@ def _run_command(run: Run, words: list[str], say: Callable[[str], object]) -> st
     if status:
         _check.refuse(err.getvalue().strip().split("\n")[-1].removeprefix("rankbits: "))
     told = out.getvalue().rstrip()
-    if words[0] != "report":
-        say(f"  {told.splitlines()[0] if told else 'done'}")
+    for line in (told or "done").splitlines()[:shown]:
+        say(f"  {line}")
     return told
 
 

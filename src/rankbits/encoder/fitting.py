@@ -1,0 +1,80 @@
+"""Make an encoder of texts: a sentence model as it is, and bits fitted to its embeddings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.data.items import Items
+from rankbits.encoder.encoder import Encoder
+from rankbits.encoder.indexing import SHOWN
+from rankbits.encoder.texts import take_texts
+from rankbits.models.sentences import MINILM, SentenceModel, open_sentence_model
+from rankbits.quantizers import make_quantizer
+from rankbits.train.embed import Embedded
+from rankbits.train.meter import print_line
+from rankbits.train.processes import device_of
+from rankbits.train.run import Inputs
+from rankbits.train.sentences import describe_cut
+
+
+def fit_texts(
+    texts: Any,
+    labels: Any = None,
+    *,
+    bits: int | None = None,
+    model: str | os.PathLike[str] | SentenceModel = MINILM,
+    columns: Sequence[str] = (),
+    method: str = "auto",
+    seed: int = 0,
+    say: Callable[[str], None] = print_line,
+) -> Encoder:
+    """Make an encoder of texts: a list of strings, or a file or folder of them.
+
+    ``model`` is a sentence model's folder, its name on the hub, or the PyPI package that brings
+    MiniLM. ``method`` is that of ``rankbits fit``; ``auto`` fits to the texts alone, for a question
+    may be about anything, and "classes" or "supervised" to ``labels`` (n,), by default those beside
+    the texts. ``columns`` of a table are its texts, joined by a space. Texts that cannot be read
+    are left out, and ``say`` is told of them.
+
+    >>> encoder = fit_texts("texts.jsonl", bits=256)  # doctest: +SKIP
+    >>> encoder.encode(["is vitamin D good for bones?"])  # doctest: +SKIP
+    Codes(1 row of 256 bits)
+    >>> fit_texts(7)
+    Traceback (most recent call last):
+    rankbits._check.Refusal: texts must be strings, or a file of them; got int.
+    """
+    items = take_texts(texts, columns)
+    if not isinstance(items, Items):
+        _check.refuse(f"texts must be strings, or a file of them; got {type(texts).__name__}.")
+    if not isinstance(model, SentenceModel):
+        model = open_sentence_model(model, str(device_of("auto")))
+    reads = Inputs("texts", dim=model.dim)
+    embedded = Encoder(reads, model, columns=tuple(columns)).embed_readable(items, progress=True)
+    if not len(embedded.rows):
+        _check.refuse(f"None of {len(items):,} texts can be read; {embedded.failed[0]}")
+    tell_left_out(embedded, model, say)
+    kept = items.subset(embedded.rows)
+    if labels is not None:
+        _check.same_length("labels", len(labels), "the texts", len(items))
+        labels = np.asarray(labels)[embedded.rows]
+    elif kept.labels is not None and not (kept.labels.ndim == 1 and (kept.labels < 0).any()):
+        labels = kept.labels
+    quantizer = make_quantizer(method, bits, model.dim, False, seed)
+    say(f"fit {quantizer} on {len(kept):,} x {model.dim}")
+    quantizer.fit(embedded.embeddings, labels)
+    return Encoder(reads, model, quantizer, columns=tuple(columns), class_names=kept.names)
+
+
+def tell_left_out(embedded: Embedded, model: object, say: Callable[[str], None]) -> None:
+    """Name the first inputs that could not be read, and count the texts that were cut."""
+    for sentence in embedded.failed[:SHOWN]:
+        say(f"left out: {sentence}")
+    if len(embedded.failed) > SHOWN:
+        say(f"left out in all: {len(embedded.failed):,}.")
+    if embedded.cut and isinstance(model, SentenceModel):
+        say(describe_cut(model, embedded.cut))

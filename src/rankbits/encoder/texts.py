@@ -1,0 +1,70 @@
+"""How an encoder of texts takes its inputs, and keeps which sentence model it uses."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankbits import _check
+from rankbits._files import write_whole
+from rankbits.data.arrays import FORMS
+from rankbits.data.items import Items, read_items
+from rankbits.data.tables import TABLES
+from rankbits.data.texts import SUFFIXES, make_texts
+from rankbits.models.sentences import SentenceModel, open_sentence_model
+
+SENTENCES = "sentences.json"
+
+
+def take_texts(inputs: Any, columns: Sequence[str] = ()) -> Any:
+    """Items or examples of strings, of a file or folder, or of one sentence; anything else as it
+    is. A string is a file where one is there, or where it ends as one does."""
+    if isinstance(inputs, str) and not _is_file(inputs):
+        inputs = [inputs]
+    if isinstance(inputs, (str, os.PathLike)):
+        return read_items(inputs, texts=True, columns=columns)
+    if isinstance(inputs, np.ndarray) and inputs.dtype.kind in "OUT":
+        inputs = inputs.reshape(-1).tolist()
+    if isinstance(inputs, (list, tuple)) and any(isinstance(value, str) for value in inputs):
+        return Items(make_texts(inputs), np.arange(len(inputs)))
+    return inputs
+
+
+def _is_file(text: str) -> bool:
+    ending = Path(text).suffix.lower()
+    named = ending in (*SUFFIXES, *TABLES, *FORMS) and len(text.split()) == 1
+    return named or os.path.exists(text)
+
+
+def save_model_name(path: Path, model: SentenceModel, columns: Sequence[str]) -> None:
+    """Write which sentence model an encoder uses, by name and by a digest of its weights, and the
+    columns of a table that are its texts. The weights are not copied."""
+    facts = {"model": model.name, **model.settings(), "columns": list(columns)}
+    text = (json.dumps(facts, indent=2) + "\n").encode()
+    write_whole(path, lambda file: file.write(text))
+
+
+def load_model(path: Path, device: str) -> tuple[SentenceModel, tuple[str, ...]]:
+    """Open the model that ``save_model_name`` wrote down -> the model, and the columns. A model
+    inside the encoder's folder may be named by its path there."""
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        name, weights, longest = str(facts["model"]), str(facts["weights"]), facts["longest"]
+        columns = tuple(map(str, facts["columns"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        _check.refuse(f"{path} is damaged or does not name a sentence model.")
+    inside = path.parent / name
+    model = open_sentence_model(inside if inside.is_dir() else name, device)
+    if model.digest != weights:
+        _check.refuse(
+            f"The sentence model {name} has the weights {model.digest}; this encoder was made with "
+            f"{weights}: give it that model again."
+        )
+    if model.longest != longest:
+        model.model.max_seq_length = longest
+    return model, columns

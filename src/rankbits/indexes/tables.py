@@ -1,0 +1,117 @@
+"""When a block of codes gets tables, and whether a query is answered by them or by a scan.
+
+Within a query, the tables count what comes next and give up where a scan is cheaper. Which way is
+tried at all is learned from the time that both took for queries like it: the slower one is tried
+again only when that adds a thirty-second part.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from rankbits.kernels import Tables, Words, make_tables, tables_bytes
+from rankbits.kernels.backend import chosen
+
+ASKED = 512  # queries that were scanned before tables are made: about what making them costs
+SMALLEST = 1 << 20  # bytes of codes: a scan of fewer is over before a look-up pays
+LARGEST = 1 << 30  # bytes of tables that are made without being asked for
+MOST_ROWS = (1 << 32) - 1  # a table numbers its rows in 32 bits
+EXPLORE = 32  # the slower way is tried again when the quicker one took so many times as long
+
+Answer = TypeVar("Answer")
+
+
+@dataclass
+class Pace:
+    """Seconds a query by scans and by tables (0: never tried), and those spent by the quicker way
+    since the slower one was tried."""
+
+    scan: float
+    tables: float = 0.0
+    since: float = 0.0
+
+    def prefers_tables(self) -> bool:
+        quicker = self.tables <= self.scan
+        again = self.since >= EXPLORE * max(self.tables, self.scan)
+        return quicker != again
+
+    def learn(self, by_tables: bool, seconds: float) -> None:
+        quicker = by_tables == (self.tables <= self.scan)
+        name = "tables" if by_tables else "scan"
+        before = getattr(self, name) or seconds
+        # one answer that others on the machine held up does not turn the choice
+        seconds = min(seconds, 2 * before)
+        setattr(self, name, (before + seconds) / 2)
+        self.since = self.since + seconds if quicker else 0.0
+
+
+class LazyTables:
+    """The tables of a block of codes, made once they are worth it."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+        self._tables: Tables | None = None
+        self._paces: dict[Hashable, Pace] = {}
+        self._asked = 0
+        self._making = threading.Lock()
+
+    def answer(
+        self,
+        case: Hashable,
+        queries: int,
+        look_up: Callable[[Tables], Answer],
+        scan: Callable[[], Answer],
+    ) -> Answer:
+        """What ``look_up(tables)`` or ``scan()`` gives, which is the same: by the way that was
+        quicker for queries of this ``case``."""
+        tables = self.ask(queries)
+        if tables is None:
+            return scan()
+        pace = self._paces.get(case)
+        if pace is None:
+            pace = self._paces[case] = Pace(tables.scan_seconds(queries))
+        by_tables = pace.prefers_tables()
+        begin = time.perf_counter()
+        answer = look_up(tables) if by_tables else scan()
+        pace.learn(by_tables, (time.perf_counter() - begin) / queries)
+        return answer
+
+    @cached_property
+    def size(self) -> int:
+        """The bytes that the tables take; 0 where there can be none."""
+        rows = len(self._words)
+        if self._words.words.nbytes < SMALLEST or rows > MOST_ROWS:
+            return 0
+        return tables_bytes(self._words.bits, rows)
+
+    def ask(self, queries: int) -> Tables | None:
+        """The tables for so many queries; None where a scan is the better way. They are made here
+        when enough queries were scanned; while a thread makes them, others scan."""
+        if not queries or not self.size or chosen("cpu") != "cpu":
+            return None
+        if self._tables is None:
+            self._asked += 1 + (queries - 1) // 4  # queries of a batch share a scan
+            early = self._asked < ASKED or self.size > LARGEST
+            if early or not self._making.acquire(blocking=False):
+                return None
+            try:
+                self._make()
+            finally:
+                self._making.release()
+        return self._tables
+
+    def build(self) -> int:
+        """Make the tables now, whatever their size; the bytes they take."""
+        if self.size:
+            with self._making:
+                self._make()
+        return self.size
+
+    def _make(self) -> None:
+        if self._tables is None:
+            self._tables = make_tables(self._words)

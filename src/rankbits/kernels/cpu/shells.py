@@ -1,0 +1,124 @@
+"""Shells of a table: all values that differ from that of a query in so many bits, and the rows
+that have them. What is read next is asked of the memory a little before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from rankbits.kernels.cpu.popcount import popcount
+
+VALUES = 256  # of a shell whose places are looked up together
+AHEAD = 8  # runs whose memory is asked for before it is read; with 32 the requests wait in line
+
+
+@intrinsic
+def _trailing_zeros(context: Any, value: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], cgutils.true_bit)
+
+    return value(value), generate
+
+
+@intrinsic
+def prefetch(context: Any, array: Any, place: Any) -> Any:
+    """Ask for the memory of ``array[place]``, of one dimension, before it is read."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        pointer = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [pointer, *(number(x) for x in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), generate
+
+
+@njit(nogil=True, cache=True)
+def _next_flips(flips):
+    """The next larger number with as many ones."""
+    least = flips & (~flips + np.uint64(1))
+    carried = flips + least
+    return (((flips ^ carried) >> np.uint64(2)) >> _trailing_zeros(least)) | carried
+
+
+@njit(nogil=True, cache=True)
+def shell_cost(begin, value, length, weight, prices):
+    """What it costs to read all rows that differ from ``value`` in exactly ``weight`` bits of the
+    part: for each value, for each that some row has, for each row."""
+    values = runs = rows = np.int64(0)
+    flips, end = (np.uint64(1) << np.uint64(weight)) - np.uint64(1), np.uint64(1) << length
+    while flips < end:
+        at = value ^ flips
+        size = np.int64(begin[at + np.uint64(1)] - begin[at])
+        values += 1
+        runs += size > 0
+        rows += size
+        flips = _next_flips(flips) if weight else end
+    return prices[0] * values + prices[1] * runs + prices[2] * rows
+
+
+@njit(nogil=True, cache=True)
+def runs_of_shell(begin, value, length, weight, flips, firsts, lasts):
+    """Where the rows of the next values of a shell lie; how many values, and where to go on."""
+    end = np.uint64(1) << length
+    many = 0
+    while many < VALUES and flips < end:
+        at = value ^ flips
+        if begin[at] < begin[at + np.uint64(1)]:
+            firsts[many], lasts[many] = begin[at], begin[at + np.uint64(1)]
+            many += 1
+        flips = _next_flips(flips) if weight else end
+    return many, flips
+
+
+@njit(nogil=True, cache=True)
+def near_codes(query, codes, first, last, limit, hits):
+    """Which of some codes of one word lie within the limit; how many."""
+    many = 0
+    for i in range(first, last):
+        if np.int64(popcount(query ^ codes[i])) <= limit:
+            hits[many] = i
+            many += 1
+    return many
+
+
+@njit(nogil=True, cache=True)
+def distance(query, codes, at):
+    far = np.int64(0)
+    for w in range(query.shape[0]):
+        far += np.int64(popcount(query[w] ^ codes[at + w]))
+    return far
+
+
+@njit(nogil=True, cache=True)
+def near_rows(query, codes, rows, first, last, limit, hits):
+    """As ``_near_codes``, of codes of several words, which lie by row."""
+    many, width = 0, query.shape[0]
+    for i in range(first, last + AHEAD):
+        if i < last:
+            prefetch(codes, width * np.int64(rows[i]))
+        at = i - AHEAD
+        if at >= first and distance(query, codes, width * np.int64(rows[at])) <= limit:
+            hits[many] = at
+            many += 1
+    return many
+
+
+@njit(nogil=True, cache=True)
+def is_known(query, codes, at, parts, table, radius):
+    """Whether a row with this code was seen in another table."""
+    for i in range(radius.shape[0]):
+        if i != table and radius[i] >= 0:
+            word = np.int64(parts[i, 0])
+            mask = ((np.uint64(1) << parts[i, 2]) - np.uint64(1)) << parts[i, 1]
+            if np.int64(popcount((query[word] ^ codes[at + word]) & mask)) <= radius[i]:
+                return True
+    return False

@@ -1,0 +1,198 @@
+"""Multi-index hashing: rows in the order of a part of their code, looked up around a query.
+
+A code is cut into parts, and for each part a table holds the rows sorted by its value: where each
+value begins, the rows, and, for codes of one word, the codes themselves, so that what shares a
+value is read in one run. Let table j be searched up to ``radius[j]`` flipped bits of its part. A
+row that no table shows differs in more than ``radius[j]`` bits in every part, hence in at least the
+sum of ``radius[j] + 1``; so each further shell of any table makes all rows one bit farther away
+known (Norouzi, Punjani, Fleet: Fast Exact Search in Hamming Space with Multi-Index Hashing, 2014;
+there the tables take turns). The cheapest shell is taken next: where values begin says exactly how
+many rows a shell holds before any of them is read.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from rankbits.kernels.backend import run_tasks
+from rankbits.kernels.cpu.counting import read_only, tiles
+from rankbits.kernels.cpu.shells import (
+    AHEAD,
+    VALUES,
+    distance,
+    is_known,
+    near_codes,
+    near_rows,
+    prefetch,
+    runs_of_shell,
+    shell_cost,
+)
+
+PIECE = 256  # rows of a run compared before those near are looked at
+TRIAL = 0.05  # of the cost of a scan that is spent before it is known where the search will end
+
+
+@njit(nogil=True, cache=True)
+def _sort_by_part(words, shift, mask, begin, rows, codes):
+    for i in range(words.shape[0]):
+        begin[((words[i] >> shift) & mask) + np.uint64(1)] += np.uint32(1)
+    for value in range(1, begin.shape[0]):
+        begin[value] += begin[value - 1]
+    place = begin[:-1].copy()
+    for i in range(words.shape[0]):
+        value = (words[i] >> shift) & mask
+        at = place[value]
+        place[value] = at + np.uint32(1)
+        rows[at] = i
+        if codes.shape[0]:
+            codes[at] = words[i]
+
+
+def sort_rows(words: np.ndarray, parts: np.ndarray, begin, rows, codes) -> None:  # type: ignore[no-untyped-def]
+    """Fill ``begin``, ``rows`` (tables, n) and, for one word, ``codes`` (tables, n)."""
+    (words,) = read_only(words)
+
+    def work(t: int) -> None:
+        word, shift, length, start = (int(x) for x in parts[t])
+        own = codes[t] if len(words) == 1 else np.empty(0, np.uint64)
+        table = begin[start : start + (1 << length) + 1]
+        _sort_by_part(
+            words[word], np.uint64(shift), np.uint64((1 << length) - 1), table, rows[t], own
+        )
+
+    run_tasks(work, range(len(parts)))
+
+
+@njit(nogil=True, cache=True)
+def _search(query, parts, begin, rows, codes, allowed, k, limit, budget, prices):
+    """The rows within ``limit``, or the ``k`` nearest of them where k > 0, as sorted keys
+    (distance * 2^32 + row); and what that cost, negative where it was given up because it would
+    cost more than ``budget``."""
+    tables, width = parts.shape[0], query.shape[0]
+    n = rows.shape[0] // tables
+    keys = np.empty(2 * k + 64, np.uint64)
+    filled, bound = 0, np.uint64(1) << np.uint64(63)
+    counts = np.zeros(limit + 1, np.int64)
+    within = 0
+    radius = np.full(tables, -1)
+    costs = np.full(tables, prices[0])  # of the next shell: at least, then exactly
+    values = np.ones(tables)  # in the next shell
+    exact = np.zeros(tables, np.bool_)
+    firsts, lasts = np.empty(VALUES, np.int64), np.empty(VALUES, np.int64)
+    hits = np.empty(PIECE, np.int64)
+    known, spent = -1, 0.0
+    while known < limit:
+        t = np.argmin(costs)
+        length, start = parts[t, 2], np.int64(parts[t, 3])
+        value = (query[parts[t, 0]] >> parts[t, 1]) & ((np.uint64(1) << length) - np.uint64(1))
+        weight = radius[t] + 1
+        table = begin[start : start + (np.int64(1) << np.int64(length)) + 1]
+        if not exact[t]:
+            costs[t] = shell_cost(table, value, length, weight, prices)
+            exact[t] = True
+            continue
+        growth = (np.int64(length) - weight) / (weight + 1.0)
+        if spent + costs[t] > TRIAL * budget:
+            left, cost, ahead = limit - known, costs[t], 0.0
+            while left > 0:
+                ahead += cost * min(left, tables)
+                cost *= growth
+                left -= tables
+            if spent + ahead > budget:
+                return keys[:0], -1.0 - spent
+        flips = (np.uint64(1) << np.uint64(weight)) - np.uint64(1)
+        while flips < np.uint64(1) << length:
+            many, flips = runs_of_shell(table, value, length, weight, flips, firsts, lasts)
+            for i in range(many + AHEAD):
+                if i < many:
+                    if width > 1:
+                        prefetch(rows, t * n + firsts[i])
+                    else:
+                        prefetch(codes, t * n + firsts[i])
+                        prefetch(codes, t * n + lasts[i] - 1)
+                if i < AHEAD:
+                    continue
+                end = t * n + lasts[i - AHEAD]
+                for first in range(t * n + firsts[i - AHEAD], end, PIECE):
+                    last = min(first + PIECE, end)
+                    if width > 1:
+                        near = near_rows(query, codes, rows, first, last, limit, hits)
+                    else:
+                        near = near_codes(query[0], codes, first, last, limit, hits)
+                    for h in range(near):
+                        row = np.int64(rows[hits[h]])
+                        at = width * row if width > 1 else hits[h]
+                        far = distance(query, codes, at)
+                        key = np.uint64(far) << np.uint64(32) | np.uint64(row)
+                        if far > limit or key >= bound or (allowed.shape[0] and not allowed[row]):
+                            continue
+                        if is_known(query, codes, at, parts, t, radius):
+                            continue
+                        keys[filled] = key
+                        filled += 1
+                        if k:
+                            counts[far] += 1
+                            within += 1
+                            while within - counts[limit] >= k:
+                                within -= counts[limit]
+                                limit -= 1
+                            if filled == keys.shape[0]:
+                                keys.sort()
+                                filled, bound = k, keys[k - 1]
+                        elif filled == keys.shape[0]:
+                            keys = np.concatenate((keys, np.empty_like(keys)))
+        spent += costs[t]
+        radius[t] = weight
+        known += 1
+        if growth <= 0:
+            break  # the table has shown every row
+        values[t] *= growth
+        costs[t] = prices[0] * values[t]
+        exact[t] = False
+    found = np.sort(keys[:filled])
+    return (found[:k] if k else found), spent
+
+
+@njit(nogil=True, cache=True)
+def _topk_tile(queries, tables, allowed, k, bits, budget, prices, ids, out, costs):
+    for i in range(queries.shape[0]):
+        keys, costs[i] = _search(queries[i], *tables, allowed, k, bits, budget, prices)
+        if costs[i] >= 0:
+            for j in range(k):
+                ids[i, j] = np.int64(keys[j] & np.uint64(0xFFFFFFFF))
+                out[i, j] = np.int32(keys[j] >> np.uint64(32))
+
+
+@njit(nogil=True, cache=True)
+def try_search(queries, tables, radius, prices):
+    """What it costs, by the prices, to search within a radius for each query in turn."""
+    none, cost = np.empty(0, np.bool_), 0.0
+    for i in range(queries.shape[0]):
+        cost += _search(queries[i], *tables, none, 0, radius, np.inf, prices)[1]
+    return cost
+
+
+def tables_topk(queries, tables, allowed, k, bits, budget, prices):  # type: ignore[no-untyped-def]
+    """ids (Q, k), distances (Q, k) and costs (Q,), negative where a query was given up."""
+    (queries,) = read_only(queries)
+    ids, found = np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.int32)
+    costs = np.empty(len(queries))
+
+    def work(tile: slice) -> None:
+        several = queries[tile], tables, allowed, k, bits, budget, prices
+        _topk_tile(*several, ids[tile], found[tile], costs[tile])
+
+    run_tasks(work, tiles(len(queries), 16))
+    return ids, found, costs
+
+
+def tables_within(queries, tables, allowed, radius, budget, prices):  # type: ignore[no-untyped-def]
+    """Keys of each query, (distance * 2^32 + row) ascending, and costs as ``tables_topk``."""
+    (queries,) = read_only(queries)
+
+    def work(i: int) -> tuple[np.ndarray, float]:
+        return _search(queries[i], *tables, allowed, 0, radius, budget, prices)
+
+    keys, costs = zip(*run_tasks(work, range(len(queries))), strict=True)
+    return keys, np.array(costs)

