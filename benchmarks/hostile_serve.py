@@ -2,6 +2,7 @@
 
     python benchmarks/hostile_serve.py [--connections 4000] [--seconds 120] [--kinds trailers ...]
                                        [--save]
+    python benchmarks/hostile_serve.py --requests 100000 [--save]      # memory, and nothing hostile
 
 The honest client asks one question after another, every other one on a new connection. The attack
 is a process of its own: so many connections of one kind at a time, each of which sends its start,
@@ -27,7 +28,7 @@ import numpy as np
 
 import rankbits as rb
 from _bench import Bench
-from load_serve import BITS, SEED, K, codes, free_port, started
+from load_serve import BITS, SEED, K, codes, free_port, loaded, started
 
 AROUND = 20.0  # seconds before an attack, and after it
 CODE = b"00" * (BITS // 8)
@@ -153,8 +154,28 @@ def measure(bench: Bench, options: argparse.Namespace, index: Path) -> None:
         )  # fmt: skip
 
 
+def measure_memory(bench: Bench, index: Path, requests: int) -> None:
+    """What a service holds after so many requests of 50 clients, looked at ten times."""
+    port = free_port()
+    words = [sys.executable, "-m", "rankbits", "serve", str(index), "--port", str(port)]
+    process = started(words, port)
+    asked, held = 0, []
+    try:
+        while asked < requests:
+            done = 0
+            while done < requests // 10:
+                done += len(loaded(port, 50, 2.0)["times"])
+            asked += done
+            held.append(round(resident_bytes(process) / 1e6, 1))
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+    bench.note("memory over many requests (MB)", requests=asked, held=held)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--requests", type=int, default=0)
     parser.add_argument("--connections", type=int, default=4000)
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--around", type=float, default=AROUND)
@@ -174,7 +195,10 @@ def main() -> None:
         index = Path(folder) / "index"
         with rb.open_index(index, bits=BITS) as written:
             written.add(codes(options.rows, SEED))
-        measure(bench, options, index)
+        if options.requests:
+            measure_memory(bench, index, options.requests)
+        else:
+            measure(bench, options, index)
     if options.save:
         bench.save()
 
