@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 # packages are installed without bytecode; the first import must be able to keep it for the next
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup check wheel test machines bench docs quickstart clean
+.PHONY: setup check wheel test machines nodes bench docs quickstart clean
 
 setup: $(VENV)/.dev
 quickstart: $(VENV)/.use
@@ -57,6 +57,10 @@ test: $(VENV)/.dev
 # what prints or pins learned figures, once more as if on other machines
 machines: $(VENV)/.dev
 	$(BIN)/python tests/machines.py $(BIN)/python -m pytest -q -m learned -n auto --dist loadgroup
+
+# Ray on several nodes: four raylets, and one of them killed
+nodes: $(VENV)/.dev
+	RANKBITS_NODES=1 $(BIN)/python -m pytest -q tests/test_scale_nodes.py
 
 bench: $(VENV)/.bench
 	set -e; for script in benchmarks/speed_*.py; do $(BIN)/python $$script --save; done
