@@ -1,7 +1,7 @@
 """Ray on several nodes: a head and three workers, each a raylet with an object store of its own.
 
-One node is killed in the middle of a job, and what comes out is what one process gives. Four raylets
-need more than two busy cores to start in time: ``make nodes`` runs this, ``make test`` does not.
+One node is killed in the middle of a job, and what comes out is what one process gives. Two busy
+cores do not start four raylets in time: ``make nodes`` runs this, ``make test`` does not.
 """
 
 from __future__ import annotations
