@@ -66,8 +66,9 @@ class Batcher:
 
     def put(self, job: Any, tell: Callable[[Any], object]) -> None:
         """Have ``tell`` called with the answer, or the exception, by the running loop."""
-        line = self._large if self._cost(job) > LARGE else self._small
-        if len(line) >= self._limit:
+        large = self._cost(job) > LARGE
+        line = self._large if large else self._small
+        if len(line) >= (self._limit // 2 if large else self._limit):
             reject(503, "Too many questions are waiting: ask again in a moment.")
         loop = asyncio.get_running_loop()
         with self._lock:
