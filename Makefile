@@ -56,7 +56,7 @@ test: $(VENV)/.dev
 
 # what prints or pins learned figures, once more as if on other machines
 machines: $(VENV)/.dev
-	$(BIN)/python tests/machines.py $(BIN)/python -m pytest -q -m learned -n auto --dist loadgroup
+	$(BIN)/python tests/machines.py $(MACHINES) $(BIN)/python -m pytest -q -m learned -n auto --dist loadgroup
 
 # Ray on several nodes: four raylets, and one of them killed
 nodes: $(VENV)/.dev

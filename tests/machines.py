@@ -8,6 +8,7 @@ Those that fail are named, and the status of the first of them is returned.
 
     python tests/machines.py --list
     python tests/machines.py --only sse make test
+    python tests/machines.py --first make test           # the oldest of them
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ def main(words: list[str]) -> int:
         for name, setting in machines.items():
             print(name, *(f"{k}={v}" for k, v in setting.items()))
         return 0
+    if words[:1] == ["--first"]:
+        machines, words = dict(list(machines.items())[:1]), words[1:]
     if words[:1] == ["--only"]:
         chosen, words = words[1].split(","), words[2:]
         unknown = [name for name in chosen if name not in machines]

@@ -91,5 +91,6 @@ def test_a_machine_that_fails_is_named(capfd):
     assert f"0 of 1 machines agree {only}" in capfd.readouterr().out
     assert machines.main(["--only", only, sys.executable, "-c", "pass"]) == 0
     assert machines.main(["--only", "z80", "true"]) == 2
+    assert machines.main(["--first", *failing]) == len(only)
     assert "this processor cannot be z80" in capfd.readouterr().out
     assert machines.main([]) == 2
