@@ -65,7 +65,7 @@ class KillsItsNode(rb.Sign):
             except FileExistsError:
                 return super().encode(embeddings)
             os.kill(os.getppid(), signal.SIGKILL)  # a worker is a child of its node's raylet
-            time.sleep(30)
+            time.sleep(30)  # it ends with its raylet, and gives no answer before
         return super().encode(embeddings)
 
 

@@ -7,9 +7,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 from urllib.request import urlopen
@@ -19,6 +16,7 @@ import pytest
 import rankbits as rb
 from rankbits.cli import main
 from test_page import AXE, CUT_OFF, PATIENCE, PICTURES, browser, lighter  # noqa: F401 - a fixture
+from test_walk import served
 
 DOCS = Path(__file__).parent.parent / "docs"
 QUESTION = "how to stop a thief from taking my bike"
@@ -80,31 +78,14 @@ def test_python_does_the_same(home, capsys):
     assert rb.load(home / "own.encoder").bits == 128
 
 
-@contextmanager
-def served(home):
-    """The address of the page's line ``rankbits serve``, with the port left to the system."""
+def serve_page(home):
+    """The address of the page's line ``rankbits serve``."""
     pytest.importorskip("httptools", reason="the page is served by rankbits[serve]")
-    words = [*page_lines()["serve"], "--port", "0", "--report", "report.json"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rankbits", *words],
-        cwd=home,
-        env={**os.environ, "RANKBITS_DATA": str(home / "data")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        found = re.match(r"(http://\S+?)/? serves", process.stdout.readline())
-        assert found, "the service did not start"
-        yield found[1]
-    finally:
-        process.terminate()
-        process.wait(60)
-        process.stdout.close()
+    return served(home, [*page_lines()["serve"], "--report", "report.json"])
 
 
 def test_the_page_answers_typed_sentences(home, browser, tmp_path):  # noqa: F811
-    with served(home) as url:
+    with serve_page(home) as url:
         stats = json.loads(urlopen(f"{url}/stats").read())
         assert stats["accepts"] == ["id", "code", "vector", "text"]
         assert stats["compare"] == ["float", "bits", "asked"]

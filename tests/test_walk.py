@@ -93,11 +93,11 @@ def walked(home):
 
 
 @contextmanager
-def served(home: Path):
-    """The address of README's last line, with its port left to the system."""
-    serve = next(words for words in readme_lines() if words[0] == "serve")
+def served(home: Path, words: list[str] | None = None):
+    """The address of README's last line, or of other ``words``; the system chooses the port."""
+    words = words or next(words for words in readme_lines() if words[0] == "serve")
     process = subprocess.Popen(
-        [sys.executable, "-m", "rankbits", *serve, "--port", "0"],
+        [sys.executable, "-m", "rankbits", *words, "--port", "0"],
         cwd=home,
         env=environment(home),
         stdout=subprocess.PIPE,

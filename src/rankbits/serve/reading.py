@@ -7,6 +7,7 @@ and empty lines between requests, do not.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ FRAMING = (b"content-length", b"transfer-encoding")
 KEPT = frozenset((b"host", b"authorization", b"content-type", b"expect", *FRAMING))
 
 
-class Reading(asyncio.Protocol):
+class Reading(asyncio.Protocol, ABC):
     """The side of a connection that reads. A whole request is told by ``on_message_complete``."""
 
     transport: Any
@@ -39,13 +40,13 @@ class Reading(asyncio.Protocol):
         self._reset()
 
     @property
+    @abstractmethod
     def idle(self) -> bool:
         """Whether nothing of its is being answered."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cut(self, refusal: Rejected) -> None:
         """Answer what is here, then this refusal, drop whatever else comes, and close."""
-        raise NotImplementedError
 
     def _reset(self) -> None:
         self._request: Request | None = None
