@@ -46,11 +46,13 @@ class Reproduce:
             refuse("Say which row, or folder of rows; rankbits reproduce --list names them.")
         _check.whole("jobs", self.jobs, 1)
         wanted = () if self.quantizer is None else (self.quantizer,)
-        settings = rows.Settings(self.root, self.device, self.short, wanted, self.recipes)
+        results = Path(self.results or Path(self.recipes) / "results")
+        settings = rows.Settings(
+            self.root, self.device, self.short, wanted, self.recipes, str(results)
+        )
         if self.quantizer is not None:
             known = sorted({quantizer for r in recipes for quantizer in r.quantizers})
             _check.choice("quantizer", self.quantizer, known)
-        results = Path(self.results or Path(self.recipes) / "results")
         every = [
             jobs.Job(r, cell)
             for r in recipes

@@ -15,10 +15,12 @@ from rankbits._files import data_root
 from rankbits.data.protocol import Protocol
 from rankbits.encoder.finishing import Sides, sides
 from rankbits.evaluate import evaluate
-from rankbits.papers.recipe import Cell, Recipe, combine, read_recipes
+from rankbits.metrics import rank_codes
+from rankbits.papers.recipe import Cell, Recipe, read_recipes
 from rankbits.papers.rows import Row, Settings, make_row
 from rankbits.papers.scaled import make_scaled
 from rankbits.papers.source import read_cell_source
+from rankbits.papers.trials import list_candidates
 from rankbits.quantizers import H2Q, Quantizer, make_quantizer
 from rankbits.train import Embedded, Run, TrainConfig, train
 from rankbits.train.checkpoints import is_finished
@@ -65,6 +67,8 @@ def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
         mean = report.figures["mAP"]
         seconds = {"train": trained.seconds, "embed": embedding, "fit": fitting, "encode": encoding}
         extra: Row = {} if rows else {"curve": _read_curve(run)}
+        if recipe.distances and codes is not None:
+            extra["distances"] = count_distances(codes, embedded)
         rows.append(
             make_row(
                 recipe, cell, name, settings,
@@ -92,9 +96,9 @@ class Trained:
 
 
 def train_cell(recipe: Recipe, cell: Cell, settings: Settings) -> Trained:
-    """Train a cell; of the candidates of [choose], the one best on validation rows."""
+    """Train a cell with each of its candidates; the one best on validation rows counts."""
     best: Trained | None = None
-    candidates = combine(recipe.choose)
+    candidates = list_candidates(recipe, settings)
     for choice in candidates:
         config = _run_others(make_config(recipe, cell, settings, choice), cell, settings)
         source = read_cell_source(config, recipe.seen, settings.short)
@@ -216,6 +220,12 @@ def judge_codes(
     figure = f"mAP@{k} retrieved"
     broken = evaluate(*codes, *embedded.labels, k=k, tie_break=embedded.embeddings, only=[figure])
     return report, {f"mAP@{max(protocol.k)} broken": broken[figure]}
+
+
+def count_distances(codes: tuple[Codes, Codes], embedded: Sides) -> dict[str, list[int]]:
+    """How many pairs of a query and an item lie at each Hamming distance, by their labels."""
+    counts = rank_codes(*codes, *embedded.labels).counts.sum(axis=0)
+    return {"same": counts[:, 1:].sum(axis=1).tolist(), "other": counts[:, 0].tolist()}
 
 
 def _read_curve(run: Run) -> list[list[float]]:
