@@ -21,7 +21,8 @@ from rankbits.papers.extends import EXTENDS, read_table
 from rankbits.train import TrainConfig
 
 QUANTIZERS = (
-    "none", "random", "itq", "h2q", "h2q-l1", "h2q-min", "h2q-variance", "supervised",
+    "none", "random", "itq", "itq-raw", "itq-port", "h2q", "h2q-sgd", "h2q-adam", "h2q-l1",
+    "h2q-min", "h2q-variance", "supervised",
 )  # fmt: skip
 KINDS = ("train", "neighbours", "shallow")
 WORDS = ("paper", "place", "method", "differs")
