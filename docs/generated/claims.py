@@ -1,23 +1,35 @@
-"""A claim and what became of it; the rules that claims of several papers share."""
+"""A claim and what became of it; the rules that claims of several papers share.
+
+A claim is judged on the paper's own set (its rivals, its code lengths, its way of counting), and
+apart from that on an extended set (more rivals, more lengths, ties averaged).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
-from generated.evidence import Evidence, Place, counted, grid, short
+from generated.evidence import Evidence, Gap, Place, grid, short, signed
 
 REACHED, MISSED = "reached", "not reached"  # goals of our own
-YES, NO, CANNOT, NONE = "reproduced", "not reproduced", "not testable here", "no rows yet"
+YES, NO, OPEN = "reproduced", "not reproduced", "unfinished"
+CANNOT, NONE = "not testable here", "no rows yet"
+SEEDS = 2  # with fewer a comparison decides nothing in a claim's favour
+
+Line = tuple[str, Place]
+Pair = tuple[Line, Line]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A verdict ("": a measurement nobody claimed), a sentence of figures, a table."""
+    """A verdict ("": a measurement nobody claimed), a sentence of figures, a table. ``beyond``:
+    the same on the extended set. ``instead``: what was found and nobody claimed, in a sentence."""
 
     verdict: str
     sentence: str = ""
     table: str = ""
+    beyond: Finding | None = None
+    instead: str = ""
 
 
 @dataclass(frozen=True)
@@ -32,33 +44,75 @@ class Claim:
     find: Callable[[Evidence], Finding]
 
 
-def ahead(
-    ours: Sequence[tuple[str, Place]],
-    theirs: Sequence[tuple[str, Place]],
-    under: str,
+@dataclass(frozen=True)
+class Part:
+    """Comparisons of one kind: what they are called, their gaps, and how many have too few rows."""
+
+    said: str
+    gaps: list[Gap] = field(default_factory=list)
+    missing: int = 0
+
+    def __str__(self) -> str:
+        above = [gap for gap in self.gaps if gap.mean > 0]
+        text = f"{self.said}: ahead in {len(above)} of {len(self.gaps)}"
+        counts = {"clearly in": sum(g.clear for g in above)}
+        counts["clearly behind in"] = sum(g.clear for g in self.gaps if g.mean <= 0)
+        counts["without rows for two seeds"] = self.missing
+        told = [f"{words} {count}" for words, count in counts.items() if count]
+        if self.gaps:
+            worst = min(self.gaps, key=lambda gap: gap.mean)
+            told.append(f"least {signed(worst.mean)}, {name_place(worst.theirs)}")
+        return text + (f" ({'; '.join(told)})" if told else "")
+
+
+def name_place(place: Place) -> str:
+    """A place in the words of its recipe: ``dpsh, 12 bits``."""
+    words = [place.name.split("/")[-1]]
+    words += [place.quantizer] if place.quantizer not in (None, "none") else []
+    words += [f"{place.bits} bits"] if place.bits else []
+    return ", ".join(words)
+
+
+def compare(
+    evidence: Evidence,
+    said: str,
+    pairs: Iterable[Pair],
+    bits: Sequence[int | None],
     figure: str = "value",
-    paired: bool = False,
-    beside: Sequence[tuple[str, Place]] = (),
-) -> Callable[[Evidence], Finding]:
-    """Ours ahead of theirs at every code length of ``under``: each of each, or one of one.
-    ``beside``: lines of the table that the claim is not about."""
+) -> Part:
+    """The first of each pair against the second, at each code length."""
+    found = [
+        evidence.gap(ours.at(b), theirs.at(b), figure)
+        for (_, ours), (_, theirs) in pairs
+        for b in bits
+    ]
+    gaps = [gap for gap in found if gap is not None]
+    few = sum(gap.seeds < SEEDS for gap in gaps)
+    return Part(said, gaps, len(found) - len(gaps) + few)
 
-    def find(evidence: Evidence) -> Finding:
-        bits = evidence.bits(under)
-        pairs = list(zip(ours, theirs, strict=True)) if paired else [
-            (a, b) for a in ours for b in theirs
-        ]  # fmt: skip
-        found = [evidence.gap(a.at(n), b.at(n), figure) for (_, a), (_, b) in pairs for n in bits]
-        gaps = [gap for gap in found if gap is not None]
-        lines = list(dict.fromkeys([*ours, *theirs, *beside]))
-        shown = grid(evidence, lines, bits, figure, paper=figure == "value")
-        if not gaps:
-            return Finding(NONE)
-        missing = len(found) - len(gaps)
-        said = counted(gaps) + (f" {missing} comparisons have no rows yet." if missing else "")
-        return Finding(YES if all(g.mean > 0 for g in gaps) else NO, said, shown)
 
-    return find
+def cross(ours: Sequence[Line], theirs: Sequence[Line]) -> list[Pair]:
+    return [(a, b) for a in ours for b in theirs]
+
+
+def ahead_everywhere(part: Part) -> bool:
+    return all(gap.mean > 0 for gap in part.gaps)
+
+
+def ahead_in_most(part: Part) -> bool:
+    return sum(gap.mean > 0 for gap in part.gaps) > len(part.gaps) / 2
+
+
+def conclude(parts: Sequence[Part], rule: Callable[[Part], bool] = ahead_everywhere) -> Finding:
+    """The verdict on parts: what is behind decides against the claim at once; what lacks rows keeps
+    it unfinished."""
+    known = [part for part in parts if part.gaps]
+    if not known:
+        return Finding(NONE)
+    text = "; ".join(map(str, known)) + "."
+    verdict = OPEN if any(part.missing for part in parts) else YES
+    verdict = verdict if all(map(rule, known)) else NO
+    return Finding(verdict, text[0].upper() + text[1:])
 
 
 def reached(under: str, least: int, goal: float) -> Callable[[Evidence], Finding]:
@@ -69,28 +123,19 @@ def reached(under: str, least: int, goal: float) -> Callable[[Evidence], Finding
         keys = dict.fromkeys(
             (r["name"], r["quantizer"], r["method"]) for r in evidence.named(under)
         )
-        if not keys:
-            return Finding(NONE)
-        bits = evidence.bits(under)
-        tops = {}
-        for b in bits:
-            means = {k: evidence.mean(Place(k[0], k[1], b)) for k in keys}
-            known = {k: m for k, m in means.items() if m is not None}
-            tops[b] = max(known.items(), key=lambda pair: pair[1])
+        asked = [b for b in evidence.bits(under) if b >= least]
+        means = {k: [evidence.mean(Place(k[0], k[1], b)) for b in asked] for k in keys}
+        whole = {k: v for k, v in means.items() if v and None not in v}
+        if not whole:
+            return Finding(NONE if not keys or not asked else MISSED)
+        best = max(whole, key=lambda k: min(m for m in whole[k] if m is not None))
+        figures = [m for m in whole[best] if m is not None]
+        seeds = min(len(evidence.at(Place(best[0], best[1], b))) for b in asked)
+        said = f"{best[2]}, {best[1]}: {', '.join(map(short, figures))} at "
+        said += f"{', '.join(map(str, asked))} bits ({seeds} seed{'s' if seeds > 1 else ''})."
         lines = [(f"{m}, {q}", Place(n, q)) for n, q, m in keys]
-        said = "; ".join(f"{b} bits: {short(m)} ({k[2]}, {k[1]})" for b, (k, m) in tops.items())
-        asked = [b for b in bits if b >= least]
-        found = {k: [evidence.mean(Place(k[0], k[1], b)) for b in asked] for k in keys}
-        whole = {k: [m for m in means if m is not None] for k, means in found.items()}
-        whole = {k: means for k, means in whole.items() if means and len(means) == len(asked)}
-        verdict, most = NONE if not asked else MISSED, ""
-        if whole:
-            best = max(whole, key=lambda k: min(whole[k]))
-            verdict = REACHED if min(whole[best]) >= goal else MISSED
-            figures = ", ".join(map(short, whole[best]))
-            most = f"{best[2]}, {best[1]}: {figures} at {', '.join(map(str, asked))} bits. "
-        said = f"{most}Best by code length: {said}."
-        return Finding(verdict, said, grid(evidence, lines, bits))
+        verdict = REACHED if min(figures) >= goal else MISSED
+        return Finding(verdict, said, grid(evidence, lines, evidence.bits(under)))
 
     return find
 

@@ -8,7 +8,9 @@ from statistics import stdev
 
 from generated.claims_best import OURS, TAUGHT, tuned
 from generated.claims_fastap import SETS, curve
-from generated.claims_h2q import (
+from generated.drawing import Dot, Panel, dots, lines
+from generated.evidence import Evidence, Place
+from generated.h2q_lines import (
     LOSSES,
     T1,
     TUNED,
@@ -17,9 +19,7 @@ from generated.claims_h2q import (
     table1,
     table2,
 )
-from generated.claims_talr import S1, rivals, setting
-from generated.drawing import Dot, Panel, dots, lines
-from generated.evidence import Evidence, Place
+from generated.talr_lines import FIXED, S1, methods
 
 Line = tuple[str, Place]
 
@@ -39,7 +39,9 @@ def ranges(evidence: Evidence, shows: str) -> str:
     panels = []
     for bits in evidence.bits(S1):
         found = []
-        for said, place in [*setting(S1, "simple-grow"), *rivals(S1)]:
+        for said, place in methods(S1).values():
+            if said == FIXED:
+                continue
             ends = [evidence.mean(place.at(bits), f) for f in ("value", "worst", "best")]
             if ends[0] is not None:
                 found.append(Dot(said.partition(",")[0], *ends))  # type: ignore[arg-type]

@@ -1,0 +1,54 @@
+"""The lines of TALR's tables: each method, fine-tuned and frozen, in both settings."""
+
+from __future__ import annotations
+
+from generated.claims import Line
+from generated.evidence import Evidence, Place, short
+
+S1, S2, TUNED, T3 = "talr/table1-s1", "talr/table1-s2", "talr/tuned-s1", "talr/table3"
+LONG, TUNED2, SHALLOW = "talr/tuned-s1-long", "talr/tuned-s2", "talr/table1-shallow"
+CLASSICAL = {"BRE": "bre", "MACHash": "machash", "FastHash": "fasthash", "StructHash": "structhash"}
+FORMS = ("simple", "relaxed", "exact")
+FIXED, GROWN = "TALR-AP, alpha fixed", "TALR-AP, alpha growing"
+HASHNET = "HashNet"
+FOLDERS = {  # each with what it is called and how its recipes of TALR-AP begin
+    LONG: ("fine-tuned, the budget chosen", "talr-ap"),
+    TUNED: ("fine-tuned, 20 epochs", "talr-ap-simple"),
+    S1: ("frozen", "talr-ap-simple"),
+    TUNED2: ("fine-tuned, the budget chosen", "talr-ap"),
+    S2: ("frozen", "talr-ap-simple"),
+}
+LENGTHS = {1: (12, 24, 32, 48), 2: (16, 24, 32, 48)}  # of the paper's Table 1
+
+
+def methods(under: str) -> dict[str, Line]:
+    """The methods below a folder by name; of MIHash only where it is judged."""
+    start = FOLDERS[under][1]
+    names = {FIXED: f"{start}-fixed", GROWN: f"{start}-grow", "DPSH": "dpsh", "DTSH": "dtsh"}
+    names |= {"MIHash": "mihash", HASHNET: "hashnet"}
+    return {said: (said, Place(f"{under}/{name}")) for said, name in names.items()}
+
+
+def shallow() -> list[Line]:
+    return [(said, Place(f"{SHALLOW}/{name}")) for said, name in CLASSICAL.items()]
+
+
+def rivals(under: str) -> list[Line]:
+    """The paper's rivals that are trained as TALR-AP is. MIHash, fine-tuned, fails for a reason of
+    its own and counts in nobody's favour."""
+    names = ("DPSH", "DTSH", "MIHash") if under in (S1, S2) else ("DPSH", "DTSH")
+    return [methods(under)[name] for name in names]
+
+
+def name_leaders(evidence: Evidence, number: int, under: str) -> str:
+    """Who is ahead at which length below a folder."""
+    told = []
+    for b in LENGTHS[number]:
+        means = {said: evidence.mean(p.at(b)) for said, p in methods(under).values()}
+        known = {said: mean for said, mean in means.items() if mean is not None}
+        if len(known) > 1:
+            best = max(known, key=known.__getitem__)
+            told.append(f"{best} at {b} ({short(known[best])})")
+    if not told:
+        return ""
+    return f"In setting {number}, {FOLDERS[under][0]}, the best by bits are {', '.join(told)}."
