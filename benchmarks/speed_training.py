@@ -28,9 +28,9 @@ from rankbits.train.loop import Trainer
 from rankbits.train.memory import BatchLoss
 from rankbits.train.processes import Processes
 from rankbits.train.run import Run, build_model, inputs_of
-from rankbits.train.step import precision
 
 BITS = 32
+CLASSES = 16  # a balanced batch of 128 or 256 is whole
 
 
 def made(config: TrainConfig, examples: Examples, device: torch.device) -> Trainer:
@@ -71,9 +71,8 @@ def bare(trainer: Trainer):  # type: ignore[no-untyped-def]
     trainer.model.train()
 
     def step() -> None:
-        trainer.model.zero_grad(set_to_none=True)
-        with precision(trainer.amp, trainer.device):
-            z = trainer.model(x)
+        trainer.model.zero_grad(set_to_none=not trainer.config.graphs)
+        z = trainer.network(x)
         z.backward(slope.to(z.dtype))
 
     return step
@@ -91,11 +90,12 @@ def main() -> None:
     bench = Bench(name, threads=torch.get_num_threads(), seed=options.seed)
 
     draw = np.random.default_rng(options.seed)
-    examples = Examples(draw.integers(0, 256, (5000, 32, 32, 3), np.uint8), np.arange(5000) % 10)
+    images = draw.integers(0, 256, (5000, 32, 32, 3), np.uint8)
+    examples = Examples(images, np.arange(len(images)) % CLASSES)
     models = options.models if cuda else ["conv"]
     for model, size in product(models, (128, 256) if cuda else (256,)):
         settings = {"model": model, "bits": BITS, "augment": "crop", "seed": options.seed}
-        peers, work = {}, {}
+        peers = {}
         for loss in ("tie-aware-ap", "cel"):
             config = TrainConfig(loss=loss, batch_size=size, **settings)
             trainer = made(config, examples, device)
@@ -108,13 +108,12 @@ def main() -> None:
             peers["step, tie-aware-ap, 4 chunks, graphs"] = stepper(made(graphed, examples, device))
             graphed = replace(graphed, chunk=None)
             peers["step, tie-aware-ap, graphs"] = stepper(made(graphed, examples, device))
-        # the balanced sampler rounds a batch to whole classes: 10 x 25 of 256
-        drawn = len(next(iter(made(config, examples, device).sampler)))
-        work = {p: size if p.startswith("bare") else drawn for p in peers}
-        timings = compare(peers, work=work, unit="images", seconds=1.0 if cuda else 2.0, cuda=cuda)
+            peers["bare forward-backward, graphs"] = bare(made(graphed, examples, device))
+        timings = compare(peers, work=size, unit="images", seconds=0.4 if cuda else 2.0, cuda=cuda)
         amp = made(config, examples, device).amp
         title = f"{model}, batches of {size}, amp {amp}"
-        bench.report(title, timings, ("bare forward-backward",), amp=amp)
+        beside = ("bare forward-backward", *(["bare forward-backward, graphs"] if cuda else []))
+        bench.report(title, timings, beside, amp=amp)
     if cuda:
         model, chunk = models[0], 128
         settings["model"] = model
