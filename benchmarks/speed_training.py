@@ -45,9 +45,7 @@ def endless(trainer: Trainer) -> Iterator[Batch]:
     """The trainer's own loader, epoch after epoch."""
     epoch = 0
     while True:
-        yield from Loader(
-            trainer.train, trainer.sampler.at(epoch), pin=trainer.device.type == "cuda"
-        )
+        yield from Loader(trainer.train, trainer.sampler.at(epoch), device=trainer.device)
         epoch += 1
 
 
@@ -83,6 +81,7 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help="append rows to results/")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--models", nargs="*", default=["efficientnet-lite0", "resnet50"])
+    parser.add_argument("--sizes", nargs="*", type=int, default=[128, 256])
     options = parser.parse_args()
     cuda = torch.cuda.is_available()
     device = torch.device("cuda" if cuda else "cpu")
@@ -93,7 +92,7 @@ def main() -> None:
     images = draw.integers(0, 256, (5000, 32, 32, 3), np.uint8)
     examples = Examples(images, np.arange(len(images)) % CLASSES)
     models = options.models if cuda else ["conv"]
-    for model, size in product(models, (128, 256) if cuda else (256,)):
+    for model, size in product(models, options.sizes if cuda else [256]):
         settings = {"model": model, "bits": BITS, "augment": "crop", "seed": options.seed}
         peers = {}
         for loss in ("tie-aware-ap", "cel"):
