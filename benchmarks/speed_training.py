@@ -95,12 +95,10 @@ def main() -> None:
     for model, size in product(models, options.sizes if cuda else [256]):
         settings = {"model": model, "bits": BITS, "augment": "crop", "seed": options.seed}
         peers = {}
-        for loss in ("tie-aware-ap", "cel"):
-            config = TrainConfig(loss=loss, batch_size=size, **settings)
-            trainer = made(config, examples, device)
-            peers.setdefault("bare forward-backward", bare(trainer))
-            peers[f"step, {loss}"] = stepper(trainer)
-        config = TrainConfig(loss="tie-aware-ap", batch_size=size, chunk=size // 4, **settings)
+        config = TrainConfig(loss="tie-aware-ap", batch_size=size, **settings)
+        peers["bare forward-backward"] = bare(made(config, examples, device))
+        peers["step, tie-aware-ap"] = stepper(made(config, examples, device))
+        config = replace(config, chunk=size // 4)
         peers["step, tie-aware-ap, 4 chunks"] = stepper(made(config, examples, device))
         if cuda:
             graphed = replace(config, graphs=True)

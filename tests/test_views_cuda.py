@@ -39,6 +39,7 @@ def test_views_are_those_of_plain_torch(kind, stored, channels, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("graphs", [False, True])
 @pytest.mark.parametrize("chunk", [None, 16])
 @pytest.mark.parametrize("augment", ["flip", "strong"])
