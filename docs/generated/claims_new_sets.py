@@ -92,8 +92,8 @@ CLAIMS = (
     Claim(
         "FastAP",
         "Birds: FastAP ahead of other losses",
-        "CUB-200-2011, kinds 1 to 100 train and 101 to 200 are judged; one network, one budget, the "
-        "same batches; the rate of each loss is the better of two on kinds held out.",
+        "CUB-200-2011, kinds 1 to 100 train and 101 to 200 are judged; one network, one budget, "
+        "the same batches; the rate of each loss is the better of two on kinds held out.",
         "ahead in R@1 in the mean over seeds of every other loss",
         ("fastap/cub-peers",),
         beats_all,
