@@ -63,7 +63,7 @@ def test_without_rows_every_claim_says_so():
         wanted = {NONE, CANNOT} | ({YES} if title.startswith("Fitting takes") else set())
         assert finding.verdict in wanted, title
     assert sum(f.verdict == CANNOT for f in found.values()) == 3
-    assert "no rows yet" in results.page(Evidence([]), ())
+    assert "No rows yet: [TALR-AP ahead" in results.page(Evidence([]), ())
 
 
 def test_ahead_everywhere_is_reproduced_and_behind_once_is_not():

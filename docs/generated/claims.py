@@ -115,6 +115,26 @@ def conclude(parts: Sequence[Part], rule: Callable[[Part], bool] = ahead_everywh
     return Finding(verdict, text[0].upper() + text[1:])
 
 
+def ahead(
+    ours: Sequence[Line],
+    theirs: Sequence[Line],
+    under: str,
+    figure: str = "value",
+    beside: Sequence[Line] = (),
+) -> Callable[[Evidence], Finding]:
+    """Each of ours ahead of each of theirs at every code length of ``under``. ``beside``: lines of
+    the table that the claim is not about."""
+
+    def find(evidence: Evidence) -> Finding:
+        bits = evidence.bits(under)
+        judged = conclude([compare(evidence, "its rivals", cross(ours, theirs), bits, figure)])
+        lines = list(dict.fromkeys([*ours, *theirs, *beside]))
+        shown = grid(evidence, lines, bits, figure, paper=figure == "value")
+        return Finding(judged.verdict, judged.sentence, shown if judged.sentence else "")
+
+    return find
+
+
 def reached(under: str, least: int, goal: float) -> Callable[[Evidence], Finding]:
     """Whether one method below a folder reaches a goal at every length from ``least`` bits up: the
     best of several at each length would be picked by the figures it is to be judged by."""

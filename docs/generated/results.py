@@ -16,7 +16,13 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from generated import claims_best, claims_fastap, claims_h2q, claims_talr  # noqa: E402
+from generated import (  # noqa: E402
+    claims_best,
+    claims_fastap,
+    claims_h2q,
+    claims_new_sets,
+    claims_talr,
+)
 from generated.claims import (  # noqa: E402
     CANNOT,
     MISSED,
@@ -37,7 +43,10 @@ PAGE = HERE.parent / "results.md"
 SHORT = 210  # letters of a sentence that a table can hold
 PICTURES = HERE.parent / "pictures"
 RECIPES = HERE.parents[1] / "reproduce"
-CLAIMS = (*claims_talr.CLAIMS, *claims_fastap.CLAIMS, *claims_h2q.CLAIMS, *claims_best.CLAIMS)
+CLAIMS = (
+    *claims_talr.CLAIMS, *claims_fastap.CLAIMS, *claims_h2q.CLAIMS, *claims_best.CLAIMS,
+    *claims_new_sets.CLAIMS,
+)  # fmt: skip
 PAPERS = {
     "TALR": "TALR: Hashing as tie-aware learning to rank",
     "FastAP": "FastAP: Deep metric learning to rank",
@@ -175,21 +184,21 @@ def open_page(found: Found) -> str:
 
 
 def list_claims(found: Found) -> str:
-    """Every claim with its verdicts; measurements are listed below."""
+    """Every claim with its verdicts; measurements, and claims without rows, are listed below."""
     lines = []
     for claim, finding in found:
-        if finding.verdict:
+        if finding.verdict not in ("", NONE):
             apart = tell(finding.beyond) if finding.beyond is not None else ""
             lines.append([claim.paper, link(claim), tell(finding), apart])
     text = table(["", "claim", "on the paper's own set", "beyond it"], lines)
-    measured = [link(claim) for claim, finding in found if not finding.verdict]
-    return text + (f"\nMeasured beside: {'; '.join(measured)}.\n" if measured else "")
+    for said, verdict in (("Measured beside", ""), ("No rows yet", NONE)):
+        links = [link(claim) for claim, finding in found if finding.verdict == verdict]
+        text += f"\n{said}: {'; '.join(links)}.\n" if links else ""
+    return text
 
 
 def tell(finding: Finding) -> str:
     """A verdict and its sentence in short, for a table."""
-    if finding.verdict == NONE:
-        return NONE
     said = short(finding)
     return f"{spell_verdict(finding)}{f': {said}' if said else ''}"
 
