@@ -748,3 +748,21 @@ def test_refusals(call, sentence):
     with pytest.raises(rb.Refusal) as caught:
         call(z, y)
     assert sentence in str(caught.value)
+
+
+def test_codes_of_adsh_follow_a_sample_once_in_several_epochs():
+    z, labels = batch(rows=12)
+    loss, asked = losses.ADSH(labels, BITS, sample=5, every=3), []
+
+    def embed(rows):
+        asked.append(len(rows))
+        return z[rows], rows
+
+    for seed in range(7):
+        loss.after_epoch(embed, seed)
+    assert asked == [5, 5]
+    again = losses.ADSH(labels, BITS, sample=5, every=3)
+    again.load_state_dict(loss.state_dict())
+    again.after_epoch(embed, 7)
+    again.after_epoch(embed, 8)  # the ninth epoch, two of them after the state was loaded
+    assert asked == [5, 5, 5]

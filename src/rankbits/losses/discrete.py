@@ -66,7 +66,8 @@ class ADSH(torch.nn.Module):
     bit. ``labels`` (n,) or multi-hot (n, C) are those of the training set; ``seed`` draws the first
     codes.
 
-    Two steps alternate: the network learns the codes, the codes follow the network.
+    Two steps alternate: the network learns the codes for ``every`` epochs, then the codes follow
+    the outputs of ``sample`` rows (H2Q's paper: 3 and 5,000).
 
     >>> labels = torch.tensor([0, 0, 1, 1, 2, 2])
     >>> inputs = torch.eye(6)
@@ -86,9 +87,23 @@ class ADSH(torch.nn.Module):
     takes_rows = True
     signs: torch.Tensor
     labels: torch.Tensor
+    epochs: torch.Tensor
 
-    def __init__(self, labels: Any, bits: int, *, gamma: float = 200.0, seed: int = 0) -> None:
+    def __init__(
+        self,
+        labels: Any,
+        bits: int,
+        *,
+        gamma: float = 200.0,
+        sample: int = ROWS,
+        every: int = 1,
+        seed: int = 0,
+    ) -> None:
         super().__init__()
+        self.sample = _check.whole("sample", sample, 1)
+        self.every = _check.whole("every", every, 1)
+        if self.every > 1:
+            self.register_buffer("epochs", torch.zeros((), dtype=torch.long))
         self.bits = _check.whole("bits", bits, 1)
         self.gamma = check_weight("gamma", gamma)
         rows = len(labels) if hasattr(labels, "__len__") else 0
@@ -111,9 +126,14 @@ class ADSH(torch.nn.Module):
         return adsh_loss(z, labels, rows, self.signs, self.labels, self.ratio, gamma=self.gamma)
 
     def after_epoch(self, embed: Callable[[torch.Tensor], Any], seed: int) -> None:
-        """Let the codes follow the outputs of training rows that ``seed`` draws."""
+        """Let the codes follow the outputs of training rows that ``seed`` draws, once in ``every``
+        epochs."""
+        if self.every > 1:
+            self.epochs += 1
+            if int(self.epochs) % self.every:
+                return
         draw = torch.Generator().manual_seed(seed)
-        drawn = torch.randperm(len(self.signs), generator=draw)[:ROWS].sort().values
+        drawn = torch.randperm(len(self.signs), generator=draw)[: self.sample].sort().values
         self.update_codes(*embed(drawn))
 
     @torch.no_grad()
