@@ -348,7 +348,15 @@ def test_the_page_names_commands_machines_and_commits():
     assert "**Holds.** TALR: TALR-AP ahead of its rivals in setting 1" in page
     assert "`rankbits reproduce talr/table1-s1`: 60 of" in page
     assert "a processor, 2 cores, Python 3, torch 2 (commit `0123456789ab-dirty`)" in page
-    assert "the network." in page
+    assert "\n- All: EfficientNet-lite0 with ImageNet weights, frozen" in page
+    assert "\n- dtsh: batches of 125" in page
+
+
+def test_what_differs_is_said_once_where_methods_share_it():
+    texts = {"a": "the network; the rate", "b": "the network", "c": "the network; the rate"}
+    rows = [row(f"best/s1/made-{n}", 0.5, differs=text, method=n) for n, text in texts.items()]
+    said = results.differences(Evidence(rows), "best/s1")
+    assert said.endswith("- All: the network.\n- a, c: the rate.\n")
 
 
 def test_the_first_sentence_is_said_in_short():

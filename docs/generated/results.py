@@ -91,15 +91,30 @@ def spell_verdict(finding: Finding) -> str:
     return f"**{finding.verdict}**" if finding.verdict else "measured"
 
 
-def differences(evidence: Evidence, claim: Claim) -> str:
-    """What differs from the paper, said once where several methods share it."""
-    found: dict[str, list[str]] = {}
-    for row in (r for name in claim.of for r in evidence.named(name)):
-        found.setdefault(row["differs"], [])
-        if row["method"] not in found[row["differs"]]:
-            found[row["differs"]].append(row["method"])
-    lines = [f"- {', '.join(methods)}: {text}." for text, methods in found.items()]
-    return "What differs from the paper:\n\n" + "\n".join(lines) + "\n" if lines else ""
+@functools.cache
+def recipe_texts(folder: str) -> dict[str, str]:
+    """What the recipes of a folder say of what differs; it may be more than when they were run."""
+    return {recipe.name: recipe.differs for recipe in read_recipes(RECIPES, [folder])}
+
+
+def differences(evidence: Evidence, folder: str) -> str:
+    """What differs from the paper: first what all methods share, then each method's own."""
+    methods: dict[str, list[str]] = {}
+    for row in evidence.named(folder):
+        text = recipe_texts(folder).get(row["name"], row["differs"])
+        clauses = methods.setdefault(row["method"], [])
+        clauses += [clause for clause in text.split("; ") if clause not in clauses]
+    if not methods:
+        return ""
+    first, *others = methods.values()
+    shared = [clause for clause in first if all(clause in clauses for clauses in others)]
+    groups: dict[str, list[str]] = {}
+    for method, clauses in methods.items():
+        own = "; ".join(clause for clause in clauses if clause not in shared)
+        groups.setdefault(own, []).append(method)
+    lines = [f"- All: {'; '.join(shared)}."] if shared else []
+    lines += [f"- {', '.join(names)}: {own}." for own, names in groups.items() if own]
+    return "What differs from the paper:\n\n" + "\n".join(lines) + "\n"
 
 
 def section(evidence: Evidence, claim: Claim, finding: Finding, drawn: Container[str]) -> str:
@@ -141,12 +156,11 @@ def sources(evidence: Evidence, paper: str) -> str:
     for folder in folders:
         rows = evidence.named(folder)
         if rows:
-            one = Claim(paper, "", "", "", (folder,), lambda e: Finding(NONE))
             there = f"{len(rows):,} of {expected(folder):,} rows"
             text += (
                 f"\n#### {folder}\n\n`rankbits reproduce {folder}`: {there}, {origins(rows)}\n\n"
             )
-            text += differences(evidence, one)
+            text += differences(evidence, folder)
     return f"\n### Where the rows of {paper} come from\n{text}" if text else ""
 
 
