@@ -71,7 +71,7 @@ def test_ahead_everywhere_is_reproduced_and_behind_once_is_not():
     good = claim.find(Evidence(setting_one(0.8)))
     assert good.verdict == YES
     assert "Frozen: ahead in 12 of 12 (clearly in 12;" in good.sentence
-    assert "of methods without a network: ahead in 16 of 16" in good.sentence
+    assert "frozen, of methods without a network: ahead in 16 of 16" in good.sentence
     assert "| TALR-AP, alpha fixed, frozen | .810 ± .010 | .810 ± .010 |" in good.table
     rows = setting_one(0.8)
     rows += [row("talr/table1-s1/mihash", 0.9 + s, seed=s, bits=24) for s in (0, 1, 2)]
@@ -97,6 +97,15 @@ def test_a_claim_is_unfinished_while_a_rival_of_its_table_lacks_rows():
     assert once.verdict == OPEN and "without rows for two seeds 12" in once.sentence
     behind = [*few, *(row("talr/table1-s1/dpsh", 0.9, seed=s, bits=12) for s in (0, 1))]
     assert claims_talr.CLAIMS[0].find(Evidence(behind)).verdict == NO  # more rows change nothing
+
+
+def test_fine_tuned_rows_decide_and_frozen_ones_are_told_apart():
+    rows = setting_one(0.6)  # behind, frozen
+    tuned = [r | {"name": r["name"].replace("table1-s1", "tuned-s1")} for r in setting_one(0.8)
+             if "shallow" not in r["name"]]  # fmt: skip
+    found = claims_talr.CLAIMS[0].find(Evidence(rows + tuned))
+    assert found.verdict == YES and "Fine-tuned, 20 epochs: ahead in 8 of 8" in found.sentence
+    assert "frozen: ahead in 0 of 12" in found.beyond.sentence and found.beyond.verdict == NO
 
 
 def test_mihash_counts_where_it_is_not_fine_tuned():
@@ -343,7 +352,7 @@ def test_an_ingredient_brings_what_lies_between_two_rows():
 def test_the_page_names_commands_machines_and_commits():
     rows = setting_one(0.8)
     page = results.page(Evidence(rows), ())
-    assert "| **reproduced**: Frozen: ahead in 12 of 12; of methods" in page
+    assert "| **reproduced**: Frozen: ahead in 12 of 12; frozen, of methods" in page
     assert "so far" not in page.split("## How to read")[0] and "rows are missing" in page
     assert "**Holds.** TALR: TALR-AP ahead of its rivals in setting 1" in page
     assert "`rankbits reproduce talr/table1-s1`: 60 of" in page
@@ -364,6 +373,7 @@ def test_the_first_sentence_is_said_in_short():
     assert results.short(Finding(YES, said)) == "Ahead in 3 of 4"
     assert results.short(Finding(CANNOT, said)) == ""  # a reason, which belongs to its section
     assert results.short(Finding(YES, "a word " * 50)) == ""  # too long for a table
+    assert results.short(Finding(YES, f"One; two; {'a word ' * 50}")) == "One; two; and more"
 
 
 def test_times_by_length_are_those_of_the_benchmark():

@@ -222,10 +222,15 @@ def link(claim: Claim) -> str:
 
 
 def short(finding: Finding) -> str:
-    """The first sentence of what was found, without what stands in brackets, where it is one for a
-    table and not a reason."""
+    """The first sentence of what was found, without what stands in brackets, as far as a table can
+    hold it; nothing where it is a reason."""
     first = re.sub(r" \([^()]*\)", "", finding.sentence).split(". ")[0].rstrip(".")
-    return first if finding.verdict != CANNOT and len(first) <= SHORT else ""
+    if finding.verdict == CANNOT:
+        return ""
+    if len(first) <= SHORT:
+        return first
+    begun, cut, _ = first[:SHORT].rpartition("; ")
+    return f"{begun}; and more" if cut else ""
 
 
 def anchor(title: str) -> str:
