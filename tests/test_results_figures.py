@@ -82,6 +82,14 @@ def test_lines_rise_with_their_values_and_level_ones_are_drawn():
     assert "nan" not in level and level.count("<circle") == 1
 
 
+def test_whole_numbers_are_drawn_as_they_are():
+    drawn = lines([Panel("s", lines={"a": [(0, 0.1), (8, 0.2), (12, 0.3)]})], "", "d", "s", 8)
+    points = next(ET.fromstring(drawn).iter(f"{SVG}polyline")).get("points").split()
+    x0, x1, x2 = (float(p.split(",")[0]) for p in points)
+    assert (x1 - x0) / (x2 - x0) == pytest.approx(8 / 12, abs=1e-3)
+    assert {"0", "8"} <= {t for _, t in texts(drawn)} and "12" not in {t for _, t in texts(drawn)}
+
+
 def test_nothing_is_written_outside(drawn):
     for svg in drawn.values():
         root = ET.fromstring(svg)

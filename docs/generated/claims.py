@@ -152,7 +152,7 @@ def reached(under: str, least: int, goal: float) -> Callable[[Evidence], Finding
         figures = [m for m in whole[best] if m is not None]
         seeds = min(len(evidence.at(Place(best[0], best[1], b))) for b in asked)
         said = f"{best[2]}, {best[1]}: {', '.join(map(short, figures))} at "
-        said += f"{', '.join(map(str, asked))} bits ({seeds} seed{'s' if seeds > 1 else ''})."
+        said += f"{', '.join(map(str, asked))} bits, {seeds} seed{'s' if seeds > 1 else ''}."
         lines = [(f"{m}, {q}", Place(n, q)) for n, q, m in keys]
         verdict = REACHED if min(figures) >= goal else MISSED
         return Finding(verdict, said, grid(evidence, lines, evidence.bits(under)))

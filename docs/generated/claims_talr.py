@@ -200,7 +200,9 @@ def without_labels(evidence: Evidence) -> Finding:
     behind = ", ".join(f"{g.theirs.bits} bits ({signed(g.mean)})" for g in gaps)
     instead = f"Without labels TALR-NDCG is behind the {SIGNS}, at {behind}." if gaps else ""
     verdict = judged.verdict
-    sentence = judged.sentence + (f" But the {SIGNS}, beat it at {behind}." if gaps else "")
+    sentence = judged.sentence
+    if gaps:
+        sentence = f"{sentence.rstrip('.')}; but the {SIGNS}, beat it at {behind}."
     forms = {f"TALR-NDCG, {f}{said}": f"ndcg-{f}{end}" for f in FORMS
              for said, end in (("", ""), (", alpha growing", "-grow"))}  # fmt: skip
     lines = third(forms | {"TALR-AP": "ap-simple"} | NEIGHBOURS | BESIDE | OURS)

@@ -88,8 +88,11 @@ def dots(panels: Sequence[Panel], label: str, of: str, zero: bool = False) -> st
     return _svg(bottom + 44, label, parts)
 
 
-def lines(panels: Sequence[Panel], label: str, across: str, of: str) -> str:
+def lines(
+    panels: Sequence[Panel], label: str, across: str, of: str, every: int | None = None
+) -> str:
     """Lines over the logarithm of ``across``, the panels side by side, each with axes of its own.
+    ``every``: over whole numbers as they are, those that it divides marked below.
 
     >>> drawn = lines([Panel("R@1", lines={"a": [(1, 0.5), (10, 0.7)]})], "up", "bins", "R@1")
     >>> drawn.count("<polyline")
@@ -99,20 +102,22 @@ def lines(panels: Sequence[Panel], label: str, across: str, of: str) -> str:
     head, bottom, side = 50, 270, 52
     wide = WIDTH / len(panels)
     parts = _legend(series, side) if len(series) > 1 else []
+    scale: Callable[[float], float] = float if every else math.log
     for k, panel in enumerate(panels):
         left, right = side + k * wide, (k + 1) * wide - 20
-        every = [y for points in panel.lines.values() for _, y in points]
-        room = (max(every) - min(every) or 1.0) * 0.06
-        low, high = min(every) - room, max(every) + room
+        heights = [y for points in panel.lines.values() for _, y in points]
+        room = (max(heights) - min(heights) or 1.0) * 0.06
+        low, high = min(heights) - room, max(heights) + room
         up = choose_ticks(low, high, 6)
         marks = sorted({x for points in panel.lines.values() for x, _ in points})
-        first, last = math.log(marks[0]), math.log(marks[-1])
+        first, last = scale(marks[0]), scale(marks[-1])
+        marks = [mark for mark in marks if every is None or mark % every == 0]
 
         def at(
             value: float, left: float = left, right: float = right, a: float = first,
             b: float = last,
         ) -> float:  # fmt: skip
-            return left + (math.log(value) - a) / (b - a or 1.0) * (right - left)
+            return left + (scale(value) - a) / (b - a or 1.0) * (right - left)
 
         def over(value: float, low: float = low, high: float = high) -> float:
             return bottom - (value - low) / (high - low) * (bottom - head)

@@ -8,6 +8,7 @@ from statistics import stdev
 
 from generated.claims_best import OURS, TAUGHT, tuned
 from generated.claims_fastap import SETS, curve
+from generated.claims_mihash import SHOWN, share_pairs
 from generated.drawing import Dot, Panel, dots, lines
 from generated.evidence import Evidence, Place
 from generated.h2q_lines import (
@@ -148,6 +149,17 @@ def same(evidence: Evidence, shows: str) -> str:
     return dots(panels, shows, "AP_T") if panels else ""
 
 
+def distances(evidence: Evidence, shows: str) -> str:
+    """Where pairs of the same class and of others lie, by MIHash and by TALR-AP."""
+    panels = []
+    for said, name in SHOWN.items():
+        shares = share_pairs(evidence, name)
+        if shares and "authors" not in said:
+            curves = {kind: list(enumerate(values)) for kind, values in shares.items()}
+            panels.append(Panel(said.partition(",")[0], lines=curves))
+    return lines(panels[:2], shows, "Hamming distance", "share of pairs", 8) if panels else ""
+
+
 def _parted(said: str) -> tuple[str, str]:
     """A method's loss and what was done to its codes."""
     if said.startswith("ours"):
@@ -165,6 +177,12 @@ FIGURES = (
         "Breaking ties at will can reorder methods",
         "From the worst order of ties to the best, and their mean (setting 1, frozen network).",
         ranges,
+    ),
+    Figure(
+        "distances",
+        "Why MIHash fails when the network is fine-tuned",
+        "Where pairs of the same class and of other classes lie, at 32 bits, two layers trained.",
+        distances,
     ),
     Figure(
         "bins",
