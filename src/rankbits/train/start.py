@@ -37,7 +37,7 @@ def train(
     examples: Examples | None = None,
     held: Examples | Validation | None = None,
     protocol: Protocol | None = None,
-    sampler: Batches | None = None,
+    sampler: str | Batches | None = None,
     model: str | torch.nn.Module | None = None,
     loss: str | Callable[..., torch.Tensor] | None = None,
     say: Callable[[str], None] | None = None,
@@ -47,8 +47,8 @@ def train(
 
     ``examples`` stand in for ``config.data`` (a share of them is held out, or ``held`` is given),
     and so do the training rows of a ``protocol``; ``model`` may be any module from inputs to
-    (M, width), ``loss`` any callable of (embeddings, labels), instead of a name, and ``sampler``
-    any plan of batches. With ``config.out`` the run is kept in that folder, and the same call goes
+    (M, width), ``loss`` any callable of (embeddings, labels), and ``sampler`` any plan of batches,
+    instead of a name. With ``config.out`` the run is kept in that folder, and the same call goes
     on with a run that was stopped or killed.
 
     >>> import rankbits as rb
@@ -63,6 +63,8 @@ def train(
         changes["model"], model = model, None
     if isinstance(loss, str):
         changes["loss"], loss = loss, None
+    if isinstance(sampler, str):
+        changes["sampler"], sampler = sampler, None
     config = (config or TrainConfig()).with_changes(**changes)
     tell = say or print_line
     chosen = alpha_of(loss)  # by whoever made the loss, and theirs again afterwards
