@@ -89,7 +89,7 @@ def test_the_lines_train(home, capsys):
     names: dict = {}
     exec(part.split("```python\n")[1].split("```")[0], names)
     assert rb.load("own.trained").fingerprint == rb.load("trained").fingerprint
-    assert names["encoder"].bits == 128
+    assert names["encoder"].bits == 64
 
 
 def serve_page(home):

@@ -50,6 +50,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "chunk": 64,
     },
 }  # fmt: skip
+JUDGED = {"frozen": {"lr": 0.01}, "fine-tune": {}}  # by qrels: fewer texts are learned from
 NOT_OF_TEXTS = (
     "features", "weights", "teachers", "unlabelled", "dim", "hidden", "dropout", "freeze", "side",
     "augment", "mirror",
@@ -91,7 +92,7 @@ def train_texts(
     >>> encoder = train_texts("texts.jsonl", bits=256, out="notes")  # doctest: +SKIP
     """
     config = (config or TrainConfig()).with_changes(**changes)
-    whole, config = config.preset == "fine-tune", suit_texts(config)
+    whole, config = config.preset == "fine-tune", suit_texts(config, qrels is not None)
     if whole and not config.out:
         _check.refuse("A whole network is trained into a folder: give out.")
     if (queries is None) != (qrels is None):
@@ -145,7 +146,7 @@ def train_texts(
     return load_encoder(folder, device=str(device))
 
 
-def suit_texts(config: TrainConfig) -> TrainConfig:
+def suit_texts(config: TrainConfig, judged: bool = False) -> TrainConfig:
     """Settings for texts, where ``config`` has only the defaults of its preset."""
     name = _check.choice("preset", config.preset or "frozen", tuple(PRESETS))
     plain = TrainConfig(preset=config.preset).facts()
@@ -153,7 +154,7 @@ def suit_texts(config: TrainConfig) -> TrainConfig:
     for key in NOT_OF_TEXTS:
         if key in chosen:
             _check.refuse(f"{key} is not for texts; got {chosen[key]!r}.")
-    return TrainConfig(**PRESETS[name] | chosen)
+    return TrainConfig(**PRESETS[name] | (JUDGED[name] if judged else {}) | chosen)
 
 
 def _read_texts(what: str, texts: Any, columns: Sequence[str] = ()) -> Items:
