@@ -12,6 +12,7 @@ from generated.rows import RESULTS, Row, origin, read, table
 NAMES = {"scifact": "SciFact", "clinc150": "CLINC150"}
 ASKED = {"questions": "float questions", "Hamming": "Hamming", "rescoring": "rescoring"}
 UNTRAINED = "untrained floats"
+COMMANDS = RESULTS / "quality_train_texts.jsonl"
 PEER = "MultipleNegativesRankingLoss"  # of sentence-transformers
 COMPARED = ("Projection", "trained", "trained further", "network by batches of 4,096")
 DRAWN = {
@@ -267,6 +268,27 @@ def validation_table(rows: list[Row], name: str) -> str:
     return table(head, body.values())
 
 
+def command_table(rows: list[Row]) -> str:
+    """What the commands make of each set with their defaults: mean and deviation over seeds."""
+    cells: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for row in rows:
+        sets = {NAMES[row["set"]]: "NDCG@10", f"{NAMES[row['set']]}, new claims": "NDCG@10 new"}
+        floats = row["asked"] == "floats"
+        maker = "untrained" if floats else f"`rankbits {row['command_run']}`"
+        asked = "floats" if floats else ASKED[row["asked"]]
+        for column, figure in sets.items():
+            # floats are the same whatever bits are made of them
+            if figure in row and not (floats and row["command_run"] != "fit"):
+                cells.setdefault((maker, asked), {}).setdefault(column, []).append(row[figure])
+    columns = list(dict.fromkeys(column for values in cells.values() for column in values))
+    body = []
+    for names, values in cells.items():
+        kept = [values.get(column, []) for column in columns]
+        kept = [cell[:1] if names[0] == "untrained" else cell for cell in kept]
+        body.append([*names, *(mean_and_deviation(cell) if cell else "" for cell in kept)])
+    return table(["", "", *columns], body)
+
+
 def page(path: Path = RESULTS / "quality_texts.jsonl") -> str:
     """The whole page."""
     # layers that were trained on a GPU are those of a CPU in bfloat16
@@ -274,6 +296,11 @@ def page(path: Path = RESULTS / "quality_texts.jsonl") -> str:
     sets = {name: collect(rows, name) for name in NAMES}
     sets = {name: methods for name, methods in sets.items() if methods}
     text = OPENING + draw(sets) + "\n" + CAVEAT + say_result(sets["scifact"]) + EXAMPLE
+    commands = read(COMMANDS) if COMMANDS.is_file() else []
+    if commands:
+        text += "\n## By the command\n\nnDCG@10 of 256 bits by the commands with their defaults, "
+        text += "texts read to 256 tokens (above: 96), mean and deviation over seeds:\n\n"
+        text += command_table(commands)
     for name, methods in sets.items():
         text += f"\n## {NAMES[name]}\n\nnDCG@10, mean and deviation over seeds:\n\n"
         text += texts_table(methods, "NDCG@10")
@@ -286,5 +313,5 @@ def page(path: Path = RESULTS / "quality_texts.jsonl") -> str:
         if choose_settings(rows, name):
             text += "\nSettings tried on the validation part of the training texts, nDCG@10 of 256 "
             text += f"bits:\n\n{validation_table(rows, name)}"
-    origins = dict.fromkeys(origin(row) for row in rows)
+    origins = dict.fromkeys(origin(row) for row in [*rows, *commands])
     return text + "\n## Where the rows come from\n\n" + "\n".join(f"- {line}" for line in origins)
