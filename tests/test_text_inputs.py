@@ -290,6 +290,10 @@ def test_the_commands_take_texts(model, tmp_path, monkeypatch, capsys):
         (("fit", "t.jsonl", "--column", "abstract", "-o", "f"), "t.jsonl has no column 'abstract'"),
         (("fit", "gone.jsonl", "-o", "f"), "gone.jsonl"),
         (("search", "t.index", " "), "is empty"),
+        (("search", "t.index", "cat", "--device", "gpu"), "device must be 'auto', 'cpu', 'cuda'"),
+        (("index", "e", "t.jsonl", "-o", "u.index", "--device", "gpu"), "device must be 'auto'"),
+        (("serve", "t.index", "--device", "gpu"), "device must be 'auto'"),
+        (("evaluate", "t.index", "q", "--qrels", "gone.tsv"), "gone.tsv does not exist"),
     ):
         assert main(list(words)) == 1
         assert sentence in capsys.readouterr().err
