@@ -120,6 +120,10 @@ def test_mutual_information_is_blind_to_order_and_precision_is_not():
     assert [cell[1] for cell in cells] == [".325", ".325", ".325", ".000"]
     assert cells[0][2].startswith("1.000") and float("0" + cells[2][2].rstrip(" |")) < 0.1
     counts = {"same": [9] + [0] * 32, "other": [0] * 16 + [9] + [0] * 16}
+    names = ("mihash", "mihash-wide", "talr-ap")
+    two = [row(f"talr/two-layers/{n}", 0.5, bits=32, distances=counts) for n in names]
+    assert "MIHash .500 and .000; MIHash" in claims_mihash.tell_difference(Evidence(two))
+    assert claims_mihash.tell_difference(Evidence(two[:2])) == ""
     made = row("talr/tuned-s1-long/mihash", 0.5, bits=32, distances=counts)
     assert claims_mihash.share_pairs(Evidence([made]), made["name"])["other class"][16] == 1.0
     shown = claims_mihash.explain(Evidence([made])).table
@@ -175,6 +179,8 @@ def test_forms_are_alike_while_their_means_lie_near():
     near = [row(f"talr/table1-s1/talr-ap-{form}-fixed", 0.7 + gap, bits=12)
             for form, gap in (("simple", 0.0), ("relaxed", 0.009))]  # fmt: skip
     assert claims_talr.alike(Evidence(near)).verdict == YES
+    lone = row("talr/table3/ndcg-simple", 0.8, bits=48)
+    assert claims_talr.alike(Evidence([*near, lone])).verdict == OPEN  # nothing to hold it against
     far = [
         row(f"talr/table3/ndcg-{form}", v, bits=48)
         for form, v in (("simple", 0.8), ("relaxed", 0.7))

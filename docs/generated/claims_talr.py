@@ -8,6 +8,7 @@ from itertools import pairwise
 from generated.claims import (
     NO,
     NONE,
+    OPEN,
     YES,
     Claim,
     Finding,
@@ -114,10 +115,11 @@ def alike(evidence: Evidence) -> Finding:
         (Place(f"{T3}/ndcg-relaxed{how}", None, b), f"ndcg-simple{how}")
         for how in ("", "-grow") for b in evidence.bits(T3)
     ]  # fmt: skip
-    gaps = [
-        evidence.gap(full, Place(f"{full.name.rsplit('/', 1)[0]}/{simple}", None, full.bits))
+    pairs = [
+        (full, Place(f"{full.name.rsplit('/', 1)[0]}/{simple}", None, full.bits))
         for full, simple in places
     ]
+    gaps = [evidence.gap(*pair) for pair in pairs if any(map(evidence.at, pair))]
     known = [gap for gap in gaps if gap is not None]
     if not known:
         return Finding(NONE)
@@ -136,7 +138,8 @@ def alike(evidence: Evidence) -> Finding:
         for end in ends for form in FORMS for name in [f"{start}{form}{end}"]
     ]  # fmt: skip
     bits = sorted({b for under in (S1, S2, T3) for b in evidence.bits(under)})
-    return Finding(NO if apart else YES, said, grid(evidence, lines, bits))
+    verdict = NO if apart else OPEN if len(known) < len(gaps) else YES
+    return Finding(verdict, said, grid(evidence, lines, bits))
 
 
 def tie_ranges(evidence: Evidence) -> Finding:
