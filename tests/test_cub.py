@@ -17,7 +17,7 @@ from rankbits.papers.rows import Settings
 from rankbits.papers.source import decode_images
 
 RECIPES = Path(__file__).parent.parent / "reproduce"
-BIRDS = read_recipes(RECIPES, ["fastap/cub", "fastap/cub-peers", "fastap/cub-trials"])
+BIRDS = read_recipes(RECIPES, ["fastap/cub", "fastap/cub-peers"])
 GRADED = read_recipes(RECIPES, ["talr/cifar100"])
 SMALL = {"model": "conv", "weights": None, "side": 32, "amp": "off", "batch_norm": "batch"}
 
