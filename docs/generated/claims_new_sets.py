@@ -92,12 +92,6 @@ def compare_batches(evidence: Evidence) -> Finding:
     return Finding(YES if grown else NO, said, show_birds(evidence, lines))
 
 
-def measure_bins(evidence: Evidence) -> Finding:
-    points = curve(evidence, "fastap/cub/bins")
-    lines = [(f"{vary['options.bins']} bins", place) for vary, place in points]
-    return Finding("", "", show_birds(evidence, lines)) if points else Finding(NONE)
-
-
 def judge_graded(more: str, folder: str) -> tuple[Claim, Claim]:
     """Whether the loss made for a figure has the best of it."""
     ndcg = ("TALR-NDCG, simple", Place(f"{folder}/talr-ndcg", "none"))
@@ -179,14 +173,6 @@ CLAIMS = (
         "clearly ahead of the smallest",
         ("fastap/cub/batch",),
         compare_batches,
-    ),
-    Claim(
-        "FastAP",
-        "Birds: the number of bins",
-        "As in Figure 4, by the number of bins of the histogram.",
-        "a measurement",
-        ("fastap/cub/bins",),
-        measure_bins,
     ),
     *(claim for more, folder in GRADED.items() for claim in judge_graded(more, folder)),
 )
