@@ -151,7 +151,8 @@ CLAIMS = (
     Claim(
         "FastAP",
         "Birds: the best FastAP recipe ahead of the best other loss, frozen network",
-        "The same goal for a last layer on a frozen network; here the recipe has batches of 256 images and 40 bins.",
+        "The same goal for a last layer on a frozen network; here the recipe has batches of "
+        "256 images and 40 bins.",
         "ahead in R@1 by more than twice the standard deviation of the gap",
         (FROZEN,),
         beat_best(FROZEN),
