@@ -78,7 +78,7 @@ def compare_sampling(evidence: Evidence) -> Finding:
     gap = evidence.gap(places[0][1], places[1][1])
     if gap is None:
         return Finding(NONE)
-    said = f"Hard less random in R@1: {signed(gap.mean)} over {gap.seeds} seeds."
+    said = f"Hard less random in R@1: {signed(gap.mean)}; seeds: {gap.seeds}."
     return Finding(YES if gap.mean > 0 else NO, said, show_birds(evidence, places))
 
 
@@ -87,7 +87,7 @@ def compare_batches(evidence: Evidence) -> Finding:
     grown, whole = rises(evidence, [place for _, place in points])
     if whole is None:
         return Finding(NONE)
-    said = f"The largest batch is {signed(whole.mean)} from the smallest in R@1."
+    said = f"The largest batch is {signed(whole.mean)} from the smallest in R@1; seeds: {whole.seeds}."
     lines = [(f"{vary['batch_size']} images", place) for vary, place in points]
     return Finding(YES if grown else NO, said, show_birds(evidence, lines))
 
