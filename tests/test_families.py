@@ -48,7 +48,7 @@ FAMILIES = {
     "talr/imagenet100/talr-ap": 16, "talr/labelme/ndcg-simple": 16, "talr/labelme/bre": 16,
     "talr/appendix-c/sum": None, "talr/appendix-c/loss": 12,
     "fastap/products/resnet18": None, "fastap/products/googlenet": None,
-    "fastap/products/categories": None, "fastap/inshop/resnet50-large": None,
+    "fastap/supplement-a/products": None, "fastap/inshop/resnet50-large": None,
     "fastap/vehicleid/resnet18": None, "fastap/fig4c": None,
     "h2q/cifar10-alexnet/dch": 16, "h2q/nuswide-alexnet/hyp2": 16, "h2q/coco-vgg16/cel-hswd": 16,
     "h2q/imagenet-alexnet/dpsh-penalty": 16, "h2q/imagenet-alexnet/adsh": 16, "h2q/fig4": 16,
