@@ -30,6 +30,7 @@ from rankbits.kernels.tables import (
     tables_topk,
     tables_within,
 )
+from rankbits.kernels.views import see_images, to_floats
 
 __all__ = [
     "SKIP",
@@ -51,8 +52,10 @@ __all__ = [
     "question_topk",
     "scale_rows",
     "scale_rows_backward",
+    "see_images",
     "tables_bytes",
     "tables_topk",
     "tables_within",
+    "to_floats",
     "words",
 ]
