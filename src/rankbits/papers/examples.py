@@ -16,10 +16,10 @@ from rankbits.evaluate import evaluate
 from rankbits.losses import fastap_loss
 from rankbits.losses.named import make_loss
 from rankbits.metrics import average_precision, rank_codes
-from rankbits.papers.cell import LOSSES, Clock
+from rankbits.papers.cell import Clock
 from rankbits.papers.recipe import Cell, Recipe
+from rankbits.papers.rotations import fit_quantizer
 from rankbits.papers.rows import Row, Settings, make_row
-from rankbits.quantizers import H2Q, Quantizer, make_quantizer
 from rankbits.train import TrainConfig
 from rankbits.types import pack
 
@@ -63,7 +63,8 @@ def separate_poorly(config: TrainConfig, quantizer: str, short: bool) -> Figures
     labels = np.arange(400) % 2
     angle = np.pi / 2 + np.where(labels == 0, -1, 1) * draw.normal(np.pi / 12, np.pi / 40, 400)
     rows = np.stack([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)
-    codes = _make_quantizer(config, quantizer, short).fit(rows, labels).encode(rows)
+    name = "sign" if quantizer == "none" else quantizer
+    codes = fit_quantizer(name, rows, labels, config.seed).encode(rows)
     report = evaluate(codes[:100], codes[100:], labels[:100], labels[100:], k=1, only=["mAP"])
     return {"mAP": report["mAP"]}
 
@@ -95,26 +96,16 @@ def relax_codes(config: TrainConfig, quantizer: str, short: bool) -> Figures:
 
 def time_rotation(config: TrainConfig, quantizer: str, short: bool) -> Figures:
     """H2Q's Fig. 4: seconds to fit to rows, and to encode 50 times as many."""
-    rows = 500 if short else (config.options or {})["rows"]
-    draw = torch.Generator().manual_seed(config.seed)
-    embeddings = torch.randn(rows, config.width, generator=draw)
+    rows = 200 if short else (config.options or {})["rows"]
+    draw = np.random.default_rng(config.seed)
+    embeddings = draw.standard_normal((rows, config.width), np.float32)
     clock = Clock()
-    fitted = _make_quantizer(config, quantizer, short).fit(embeddings)
+    fitted = fit_quantizer(quantizer, embeddings, None, config.seed)
     seconds = {"seconds to fit": clock.lap()}
-    many = embeddings.repeat(50, 1)
+    many = np.tile(embeddings, (50, 1))
     clock.lap()
     fitted.encode(many)
     return {**seconds, "seconds to encode": clock.lap()}
-
-
-def _make_quantizer(config: TrainConfig, name: str, short: bool) -> Quantizer:
-    """The quantizer called so: "none" (signs), a loss of H2Q, "h2q-sgd" (Algorithm 1), others."""
-    if name == "h2q-sgd":
-        return H2Q(solver="sgd", epochs=2 if short else 300, optimizer="adam", seed=config.seed)
-    if name in LOSSES:
-        return H2Q(loss=LOSSES[name], seed=config.seed)
-    name = "sign" if name == "none" else name
-    return make_quantizer(name, config.width, config.width, True, config.seed)
 
 
 EXAMPLES: dict[str, Callable[[TrainConfig, str, bool], Figures]] = {
