@@ -73,8 +73,8 @@ class Classic(nn.Module):
         self.top.append(nn.Flatten())
         if top == "full":
             for inputs in (before * GRID[name] ** 2, FULL):
-                full, drop = [nn.Linear(inputs, FULL), nn.ReLU()], [nn.Dropout(dropout)]
-                self.top.extend(full + drop if name == "vgg16" else drop + full)
+                full, drop = (nn.Linear(inputs, FULL), nn.ReLU()), nn.Dropout(dropout)
+                self.top.extend((*full, drop) if name == "vgg16" else (drop, *full))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         features: torch.Tensor = self.top(self.convolutions(self.pixels(images)))

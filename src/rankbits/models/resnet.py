@@ -112,8 +112,8 @@ class ConvNorm(nn.Module):
     ) -> None:
         super().__init__()
         self.conv = nn.Conv2d(before, after, kernel, stride, padding=kernel // 2, bias=keras)
-        options = {"eps": 1e-3, "momentum": 0.01} if keras else {}
-        self.norm = nn.BatchNorm2d(after, **options)
+        epsilon, momentum = (1e-3, 0.01) if keras else (1e-5, 0.1)
+        self.norm = nn.BatchNorm2d(after, epsilon, momentum)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return convolve_normed(self.conv, self.norm, x)

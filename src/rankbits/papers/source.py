@@ -99,5 +99,6 @@ def _shorten(protocol: Protocol) -> Protocol:
         return replace(protocol, **splits)
     # a network that makes features reads all files there are
     used = np.unique(np.concatenate([rows for rows in splits.values() if rows is not None]))
-    few = {s: None if rows is None else np.searchsorted(used, rows) for s, rows in splits.items()}
-    return replace(protocol, examples=protocol.examples.subset(used), **few)
+    for split, rows in splits.items():
+        splits[split] = rows if rows is None else np.searchsorted(used, rows)
+    return replace(protocol, examples=protocol.examples.subset(used), **splits)
