@@ -34,10 +34,9 @@ def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
     for name in settings.choose_quantizers(recipe):
         clock = Clock()
         figures = example(config, name, settings.short)
-        spent = {"judge": clock.lap()}
-        nothing = (math.nan, math.nan)
+        spent, no_ties = {"judge": clock.lap()}, (math.nan, math.nan)
         rows.append(
-            make_row(recipe, cell, name, settings, figures=figures, span=nothing, seconds=spent)
+            make_row(recipe, cell, name, settings, figures=figures, span=no_ties, seconds=spent)
         )
     return rows
 
