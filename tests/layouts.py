@@ -136,8 +136,8 @@ def show_images(root: Path, names: Iterable[Path] = ()) -> Path:
     for i, file in enumerate(colours):
         Image.new("RGB", (24, 20), (16 * i, 80, 255 - 16 * i)).save(file, "JPEG")
     kept = [write(root / ".colours" / f"{i}.jpg", f.getvalue()) for i, f in enumerate(colours)]
-    found = [p for kind in ("jpg", "JPG", "JPEG") for p in root.rglob(f"*.{kind}")]
-    for i, path in enumerate([*(p for p in found if p not in kept), *names]):
+    standing = [p for kind in ("jpg", "JPG", "JPEG") for p in root.rglob(f"*.{kind}")]
+    for i, path in enumerate([*(p for p in standing if p not in kept), *names]):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
         os.link(kept[i % 16], path)
