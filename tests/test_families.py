@@ -136,8 +136,10 @@ def read_page() -> dict[tuple[str, str], str]:
     for line in PAGE.read_text("utf-8").splitlines():
         if line.startswith("## "):
             paper = line[3:].split(" ")[0]
-        elif line.startswith("| ") and not line.startswith("| place") and paper in PLACES:
+        elif line.startswith("| ") and paper in PLACES:
             cells = [cell.strip() for cell in line.strip("|").split("|")]
+            if cells[0] == "place" or not cells[0][0].isupper():  # another table of the page
+                continue
             last_cells[paper, cells[0]] = cells[-1]
     return last_cells
 
