@@ -90,8 +90,8 @@ def test_a_search_gives_up_what_a_scan_does_cheaper(always, monkeypatch):
     both = rb.Codes(np.concatenate([queries.packed, far.packed]), 64)
     made, block = make_tables(words(database), timed=False), words(database)
     left = []
-    for scan in (0, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, math.inf):
-        priced = replace(made, scan=scan, scan_batch=0.0)
+    for scan in (0, 1, 2, 2.5, 3, 4, 6, 10, 30, 100, math.inf):
+        priced = replace(made, scan=scan, scan_batch=scan)
         monkeypatch.setattr(tables, "make_tables", lambda _, priced=priced: priced)
         left.append([len(tables_topk(words(q), priced, 5)[1]) for q in (queries[:1], both)])
         index = HammingIndex(64).add(database)
@@ -160,22 +160,37 @@ def test_tables_are_made_when_they_pay(monkeypatch):
 
 
 def test_the_quicker_way_is_taken_and_the_other_tried_again():
-    pace = tables.Pace(scan=1.0)
-    assert pace.prefers_tables()  # never tried
-    pace.learn(True, 3.0)
-    ways = []
-    for _ in range(300):
-        by_tables = pace.prefers_tables()
-        ways.append(by_tables)
-        pace.learn(by_tables, 2.0 if by_tables else 1.0)
-    assert 2 <= sum(ways) <= 300 / tables.EXPLORE  # a try of 2 seconds after 64 of scanning
-    for _ in range(300):
-        by_tables = pace.prefers_tables()
-        pace.learn(by_tables, 0.1 if by_tables else 1.0)
+    def ask(pace, times, tables_seconds, scan_seconds):
+        ways = []
+        for _ in range(times):
+            ways.append(pace.prefers_tables())
+            pace.learn(ways[-1], tables_seconds if ways[-1] else scan_seconds)
+        return ways
+
+    pace = tables.Pace(scan=0.5)
+    ways = ask(pace, 300, 2.0, 1.0)
+    assert ways[0] and not all(ways[:4])  # both are tried at once,
+    assert 3 <= sum(ways) <= 2 + 300 / tables.EXPLORE  # and then 2 seconds after 64 of scanning
+    seconds = 2.0 * sum(ways) + 1.0 * (300 - sum(ways))
+    assert seconds < 1.1 * 300
+    ask(pace, 300, 0.1, 1.0)
     assert pace.tables < pace.scan and pace.prefers_tables()
     pace.since = 0.0
     pace.learn(True, 1000.0)  # held up once
     assert pace.prefers_tables()
+
+
+@pytest.mark.parametrize("held_up", [0, 1])
+def test_what_was_timed_when_tables_were_made_is_not_believed(held_up):
+    """A scan that takes half of what was timed is found out, and so are tables whose first answer
+    others held up a little."""
+    pace = tables.Pace(scan=1.0 / 2)
+    seconds = []
+    for i in range(200):
+        by_tables = pace.prefers_tables()
+        seconds.append((0.8 if by_tables else 0.6) + (0.3 if held_up and i == 0 else 0))
+        pace.learn(by_tables, seconds[-1])
+    assert sum(seconds) < 1.1 * 200 * 0.6
 
 
 def test_tables_asked_for_are_made_whatever_their_size(monkeypatch):

@@ -1,8 +1,9 @@
 """When a block of codes gets tables, and whether a query is answered by them or by a scan.
 
 Within a query, the tables count what comes next and give up where a scan is cheaper. Which way is
-tried at all is learned from the time that both took for queries like it: the slower one is tried
-again only when that adds a thirty-second part.
+taken at all is learned from the time that both took for queries like it. A way that was never tried
+is expected to be quick, so that both are tried early; the slower one is tried again only when that
+adds a thirty-second part.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ Answer = TypeVar("Answer")
 
 @dataclass
 class Pace:
-    """Seconds a query by scans and by tables (0: never tried), and those spent by the quicker way
-    since the slower one was tried."""
+    """Seconds a query by scans and by tables, at first what may be hoped for, how often each was
+    timed, and the seconds spent by the quicker way since the slower one was tried."""
 
     scan: float
     tables: float = 0.0
+    scans: int = 0
+    look_ups: int = 0
     since: float = 0.0
 
     def prefers_tables(self) -> bool:
@@ -42,12 +45,24 @@ class Pace:
 
     def learn(self, by_tables: bool, seconds: float) -> None:
         quicker = by_tables == (self.tables <= self.scan)
-        name = "tables" if by_tables else "scan"
-        before = getattr(self, name) or seconds
-        # one answer that others on the machine held up does not turn the choice
-        seconds = min(seconds, 2 * before)
-        setattr(self, name, (before + seconds) / 2)
-        self.since = self.since + seconds if quicker else 0.0
+        if by_tables:
+            self.tables = _estimate(self.tables, self.look_ups, seconds)
+            self.look_ups += 1
+        else:
+            self.scan = _estimate(self.scan, self.scans, seconds)
+            self.scans += 1
+        self.since = self.since + (self.tables if by_tables else self.scan) if quicker else 0.0
+
+
+def _estimate(before: float, times: int, seconds: float) -> float:
+    """Seconds to expect after ``times`` timings that told ``before`` and one more: half of the
+    first, so that a way that others on the machine held up is tried once more, then the mean of
+    the last few, to which none adds more than twice what was expected."""
+    if times == 0:
+        return seconds / 2
+    if times == 1:
+        return min(2 * before, seconds)
+    return before + (min(seconds, 2 * before) - before) / 4
 
 
 class LazyTables:
@@ -74,7 +89,7 @@ class LazyTables:
             return scan()
         pace = self._paces.get(case)
         if pace is None:
-            pace = self._paces[case] = Pace(tables.scan_seconds(queries))
+            pace = self._paces[case] = Pace(tables.scan_seconds(queries) / 2)
         by_tables = pace.prefers_tables()
         begin = time.perf_counter()
         answer = look_up(tables) if by_tables else scan()
