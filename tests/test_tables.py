@@ -170,7 +170,7 @@ def test_the_quicker_way_is_taken_and_the_other_tried_again():
     pace = tables.Pace(scan=0.5)
     ways = ask(pace, 300, 2.0, 1.0)
     assert ways[0] and not all(ways[:4])  # both are tried at once,
-    assert 3 <= sum(ways) <= 2 + 300 / tables.EXPLORE  # and then 2 seconds after 64 of scanning
+    assert 3 <= sum(ways) <= 4 + 300 / tables.EXPLORE  # and then 2 seconds after 64 of scanning
     seconds = 2.0 * sum(ways) + 1.0 * (300 - sum(ways))
     assert seconds < 1.1 * 300
     ask(pace, 300, 0.1, 1.0)

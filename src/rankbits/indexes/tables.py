@@ -22,7 +22,9 @@ ASKED = 512  # queries that were scanned before tables are made: about what maki
 SMALLEST = 1 << 20  # bytes of codes: a scan of fewer is over before a look-up pays
 LARGEST = 1 << 30  # bytes of tables that are made without being asked for
 MOST_ROWS = (1 << 32) - 1  # a table numbers its rows in 32 bits
-EXPLORE = 32  # the slower way is tried again when the quicker one took so many times as long
+EXPLORE = 32  # the slower way is tried again when the quicker one took so many times as long,
+CLOSE = 4  # and sooner where it was tried a few times only and is not so many times slower
+TWICE = 2  # timings of tables before they are compared: memory that is read first is cold
 
 Answer = TypeVar("Answer")
 
@@ -39,30 +41,34 @@ class Pace:
     since: float = 0.0
 
     def prefers_tables(self) -> bool:
+        if self.look_ups < TWICE:
+            return True
         quicker = self.tables <= self.scan
-        again = self.since >= EXPLORE * max(self.tables, self.scan)
-        return quicker != again
+        slow, quick = max(self.tables, self.scan), min(self.tables, self.scan)
+        tries = self.scans if quicker else self.look_ups
+        wait = min(EXPLORE, 2 << tries) if slow < CLOSE * quick else EXPLORE
+        return quicker != (self.since >= wait * slow)
 
     def learn(self, by_tables: bool, seconds: float) -> None:
         quicker = by_tables == (self.tables <= self.scan)
         if by_tables:
-            self.tables = _estimate(self.tables, self.look_ups, seconds)
+            self.tables = _estimate(self.tables, self.look_ups, seconds, quicker)
             self.look_ups += 1
         else:
-            self.scan = _estimate(self.scan, self.scans, seconds)
+            self.scan = _estimate(self.scan, self.scans, seconds, quicker)
             self.scans += 1
         self.since = self.since + (self.tables if by_tables else self.scan) if quicker else 0.0
 
 
-def _estimate(before: float, times: int, seconds: float) -> float:
-    """Seconds to expect after ``times`` timings that told ``before`` and one more: half of the
-    first, so that a way that others on the machine held up is tried once more, then the mean of
-    the last few, to which none adds more than twice what was expected."""
-    if times == 0:
-        return seconds / 2
-    if times == 1:
-        return min(2 * before, seconds)
-    return before + (min(seconds, 2 * before) - before) / 4
+def _estimate(before: float, times: int, seconds: float, quicker: bool) -> float:
+    """Seconds to expect of a way that was timed ``times`` times, which told ``before``, and once
+    more: the less of the first two; then a mean of the last few for the quicker way and the newest
+    for the other. No answer counts for more than twice what was expected: others on the machine
+    may have held it up."""
+    if times < TWICE:
+        return min(before, seconds) if times else seconds
+    seconds = min(seconds, 2 * before)
+    return before + (seconds - before) / 4 if quicker else seconds
 
 
 class LazyTables:
