@@ -9,9 +9,9 @@ case. "index" is ``HammingIndex.search`` with tables, which chooses; "scan" and 
 what it chooses from, and ``beside_better`` is how many times as long as the better of them it took.
 A row has the time of one query and of a batch, its median and least, the seconds to build and those
 of a core, the megabytes held beyond the codes, and the recall: the share of what is found that is
-no farther than the true tenth. Graphs are built up to ``--graphs`` millions, and faiss's hashes up to 30 million
-entries; beyond that a row says what the build is estimated to take. Each size is saved once it is
-measured.
+no farther than the true tenth. Graphs are built up to ``--graphs`` millions, and faiss's hashes up
+to 30 million entries; beyond that a row says what the build is estimated to take. Each size is
+saved once it is measured.
 """
 
 from __future__ import annotations
