@@ -217,3 +217,47 @@ def test_threads_search_while_one_makes_tables(always):
     for worker in workers:
         worker.join(timeout=60)
     assert results == [wanted] * 8
+
+
+def test_tables_of_a_file_are_kept_beside_it(monkeypatch, tmp_path):
+    """They are read again unless they are damaged or the codes are others, and never wrong."""
+    monkeypatch.setattr(tables, "SMALLEST", 0)
+    monkeypatch.setattr(tables, "READ", 0)
+    database, queries = draw(130, 3000, 3)
+    path, beside = tmp_path / "codes.index", tmp_path / "codes.index.tables"
+    with FileIndex(path, bits=130) as index:
+        index.add(database)
+        index.compact()
+        index.build_tables()
+    good = beside.read_bytes()
+    monkeypatch.setattr(tables, "make_tables", None)  # whoever makes tables now fails
+
+    def read_tables():
+        with FileIndex(path, mode="r") as index:
+            ids = index.search(queries, 5).ids.tolist()
+            rows = hamming_topk(queries, index.codes(), 5).ids
+            assert ids == index.ids[rows].tolist()
+            return index._now().segments[0].tables.ask(1)
+
+    assert read_tables() is not None
+    for damage in (good[:-1], good + b"0", b"", good[:100], good[:-1] + bytes([good[-1] ^ 1])):
+        beside.write_bytes(damage)
+        assert read_tables() is None
+    beside.write_bytes(good)
+    with FileIndex(path) as index:
+        index.remove([5])
+        assert index._now().segments[0].tables.ask(1) is not None  # struck out of what was read
+        index.compact()
+    assert read_tables() is None
+    beside.unlink()
+    assert read_tables() is None
+
+
+def test_a_reader_writes_no_tables(monkeypatch, tmp_path):
+    monkeypatch.setattr(tables, "SMALLEST", 0)
+    with FileIndex(tmp_path / "codes.index", bits=64) as index:
+        index.add(draw(64, 1000, 3)[0])
+        index.compact()
+    with FileIndex(tmp_path / "codes.index", mode="r") as index:
+        assert index.build_tables() > 0
+    assert not (tmp_path / "codes.index.tables").exists()

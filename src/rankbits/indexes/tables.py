@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from rankbits.kernels import Tables, Words, make_tables, tables_bytes
+from rankbits.indexes.table_files import TableFile
+from rankbits.kernels import Tables, Words, make_tables, tables_bytes, time_tables
 from rankbits.kernels.backend import chosen
 
 ASKED = 512  # queries that were scanned before tables are made: about what making them costs
+READ = 64  # the same before tables are read from a file
 SMALLEST = 1 << 20  # bytes of codes: a scan of fewer is over before a look-up pays
 LARGEST = 1 << 30  # bytes of tables that are made without being asked for
 MOST_ROWS = (1 << 32) - 1  # a table numbers its rows in 32 bits
@@ -72,13 +74,14 @@ def _estimate(before: float, times: int, seconds: float, quicker: bool) -> float
 
 
 class LazyTables:
-    """The tables of a block of codes, made once they are worth it."""
+    """The tables of a block of codes, made once they are worth it, or read from a ``file``."""
 
-    def __init__(self, words: Words) -> None:
-        self._words = words
+    def __init__(self, words: Words, file: TableFile | None = None) -> None:
+        self._words, self._file = words, file
         self._tables: Tables | None = None
         self._paces: dict[Hashable, Pace] = {}
         self._asked = 0
+        self._was_read = self._is_saved = False
         self._making = threading.Lock()
 
     def answer(
@@ -111,17 +114,18 @@ class LazyTables:
         return tables_bytes(self._words.bits, rows)
 
     def ask(self, queries: int) -> Tables | None:
-        """The tables for so many queries; None where a scan is the better way. They are made here
-        when enough queries were scanned; while a thread makes them, others scan."""
+        """The tables for so many queries; None where a scan is the better way. They are read or
+        made here when enough queries were scanned; while one thread does so, others scan."""
         if not queries or not self.size or chosen("cpu") != "cpu":
             return None
         if self._tables is None:
             self._asked += 1 + (queries - 1) // 4  # queries of a batch share a scan
-            early = self._asked < ASKED or self.size > LARGEST
-            if early or not self._making.acquire(blocking=False):
+            make = self._asked >= ASKED and self.size <= LARGEST
+            read = self._asked >= READ and self._file is not None and not self._was_read
+            if not (make or read) or not self._making.acquire(blocking=False):
                 return None
             try:
-                self._make()
+                self._prepare(make)
             finally:
                 self._making.release()
         return self._tables
@@ -130,9 +134,20 @@ class LazyTables:
         """Make the tables now, whatever their size; the bytes they take."""
         if self.size:
             with self._making:
-                self._make()
+                self._prepare(True)
         return self.size
 
-    def _make(self) -> None:
-        if self._tables is None:
+    def save(self) -> None:
+        """Write tables that were made here to the file they may be read from."""
+        if self._file is not None and self._tables is not None and not self._is_saved:
+            self._file.write(self._tables)
+            self._is_saved = True
+
+    def _prepare(self, make: bool) -> None:
+        """Read the tables, or make them where there are none to read and ``make`` says so."""
+        if self._tables is None and self._file is not None and not self._was_read:
+            kept, self._was_read = self._file.read(self._words), True
+            if kept is not None:
+                self._tables, self._is_saved = time_tables(kept, self._words), True
+        if self._tables is None and make:
             self._tables = make_tables(self._words)

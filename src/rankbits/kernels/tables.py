@@ -43,6 +43,21 @@ class Tables:
     scan: float = math.inf
     scan_batch: float = math.inf
 
+    @staticmethod
+    def empty(parts: np.ndarray, rows: int, bits: int) -> Tables:
+        """Tables to be filled."""
+        entries = int(parts[-1, 3]) + (1 << int(parts[-1, 2])) + 1
+        width = -(-bits // 64)
+        places = np.empty(len(parts) * rows, np.uint32)
+        codes = np.empty(rows * (len(parts) if width == 1 else width), np.uint64)
+        return Tables(parts.copy(), np.zeros(entries, np.uint32), places, codes, bits)
+
+    def freeze(self) -> Tables:
+        """Itself, none of whose arrays may be written to any more."""
+        for array in self.arrays:
+            array.flags.writeable = False
+        return self
+
     def __len__(self) -> int:
         return len(self.rows) // len(self.parts)
 
@@ -96,23 +111,22 @@ def make_tables(database: Words, *, timed: bool = True) -> Tables:
     """Tables over ``database``; where ``timed``, with what a scan and a look-up cost here."""
     words, bits = database.words, database.bits
     parts = cut_parts(bits, len(database))
-    begin = np.zeros(int(parts[-1, 3]) + (1 << int(parts[-1, 2])) + 1, np.uint32)
-    rows = np.empty((len(parts), len(database)), np.uint32)
-    one_word = len(words) == 1
-    codes = np.empty(rows.shape, np.uint64) if one_word else np.ascontiguousarray(words.T)
-    _module().sort_rows(words, parts, begin, rows, codes)
-    tables = Tables(parts, begin, rows.reshape(-1), codes.reshape(-1), bits)
-    for array in tables.arrays:
-        array.flags.writeable = False
-    return _time_costs(tables, database) if timed else tables
+    tables = Tables.empty(parts, len(database), bits)
+    rows = tables.rows.reshape(len(parts), -1)
+    if len(words) > 1:
+        tables.codes.reshape(len(database), -1)[:] = words.T
+    codes = tables.codes.reshape(-1, len(database))
+    _module().sort_rows(words, parts, tables.begin, rows, codes)
+    tables.freeze()
+    return time_tables(tables, database) if timed else tables
 
 
 def _module() -> Any:
     return backend.load("cpu", "tables")
 
 
-def _time_costs(tables: Tables, database: Words) -> Tables:
-    """With the seconds that looking up and scanning take on this machine for these codes."""
+def time_tables(tables: Tables, database: Words) -> Tables:
+    """The tables with the seconds that looking up and scanning these codes take here."""
     sample = Words(database.words[:, :SAMPLE], database.bits)
     places = np.linspace(0, len(database) - 1, TIMED).astype(np.int64)
     queries = Words(np.ascontiguousarray(database.words[:, places]), database.bits)
