@@ -261,3 +261,17 @@ def test_a_reader_writes_no_tables(monkeypatch, tmp_path):
     with FileIndex(tmp_path / "codes.index", mode="r") as index:
         assert index.build_tables() > 0
     assert not (tmp_path / "codes.index.tables").exists()
+
+
+def test_a_shortlist_for_questions_is_found_by_tables(always, monkeypatch):
+    rng = np.random.default_rng(0)
+    quantizer = rb.ITQ(32).fit(rng.normal(size=(500, 40)).astype(np.float32))
+    floats = rng.normal(size=(3000, 40)).astype(np.float32)
+    index = HammingIndex(32).add(quantizer.encode(floats))
+    questions = quantizer.ask(floats[:9])
+    with monkeypatch.context() as without:
+        without.setattr(tables, "SMALLEST", math.inf)
+        plain = HammingIndex(32).add(quantizer.encode(floats)).search(questions, 5, shortlist=50)
+    nearest = index.search(questions, 5, shortlist=50)
+    assert nearest.ids.tolist() == plain.ids.tolist()
+    assert index._now().segments[0].tables._tables is not None
