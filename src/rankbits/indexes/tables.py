@@ -48,7 +48,7 @@ class Pace:
         quicker = self.tables <= self.scan
         slow, quick = max(self.tables, self.scan), min(self.tables, self.scan)
         tries = self.scans if quicker else self.look_ups
-        wait = min(EXPLORE, 2 << tries) if slow < CLOSE * quick else EXPLORE
+        wait = min(EXPLORE, 2 << min(tries, EXPLORE)) if slow < CLOSE * quick else EXPLORE
         return quicker != (self.since >= wait * slow)
 
     def learn(self, by_tables: bool, seconds: float) -> None:
