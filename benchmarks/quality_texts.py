@@ -232,13 +232,14 @@ def run_trained(asked: argparse.Namespace, bench: Bench) -> None:
         )
         layers = itertools.product(asked.losses, asked.layer_reaches)
         first = replace(first, epochs=2 * first.epochs)
-        layer = trainer.choose([replace(first, loss=a, layer_reach=b) for a, b in layers])
+        tried = [replace(first, loss=a, layer_reach=b) for a, b in layers]
+        layer = trainer.choose(tried) if len(tried) > 1 else tried[0]
         second = replace(layer, epochs=asked.epochs[name])
         network = {}
         for batch in asked.batches if asked.reaches else ():
             tried = [replace(second, reach=reach, batch=batch) for reach in asked.reaches]
-            network[batch] = trainer.choose(tried)
-        jobs += [(*job, name) for job in list_jobs(layer, network, asked)]
+            network[batch] = trainer.choose(tried) if len(tried) > 1 else tried[0]
+        jobs += [(*job, name) for job in dict.fromkeys(list_jobs(layer, network, asked))]
     for _, settings, seed, name in sorted(jobs, key=lambda job: (job[0], job[2])):
         if time.perf_counter() - begin > asked.seconds:
             print("The time is over; what remains is left out.")

@@ -28,9 +28,9 @@ from rankbits.train.loop import Trainer
 from rankbits.train.memory import BatchLoss
 from rankbits.train.processes import Processes
 from rankbits.train.run import Run, build_model, inputs_of
-from rankbits.train.step import precision
 
 BITS = 32
+CLASSES = 16  # a balanced batch of 128 or 256 is whole
 
 
 def made(config: TrainConfig, examples: Examples, device: torch.device) -> Trainer:
@@ -45,9 +45,7 @@ def endless(trainer: Trainer) -> Iterator[Batch]:
     """The trainer's own loader, epoch after epoch."""
     epoch = 0
     while True:
-        yield from Loader(
-            trainer.train, trainer.sampler.at(epoch), pin=trainer.device.type == "cuda"
-        )
+        yield from Loader(trainer.train, trainer.sampler.at(epoch), device=trainer.device)
         epoch += 1
 
 
@@ -71,9 +69,8 @@ def bare(trainer: Trainer):  # type: ignore[no-untyped-def]
     trainer.model.train()
 
     def step() -> None:
-        trainer.model.zero_grad(set_to_none=True)
-        with precision(trainer.amp, trainer.device):
-            z = trainer.model(x)
+        trainer.model.zero_grad(set_to_none=not trainer.config.graphs)
+        z = trainer.network(x)
         z.backward(slope.to(z.dtype))
 
     return step
@@ -84,6 +81,7 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help="append rows to results/")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--models", nargs="*", default=["efficientnet-lite0", "resnet50"])
+    parser.add_argument("--sizes", nargs="*", type=int, default=[128, 256])
     options = parser.parse_args()
     cuda = torch.cuda.is_available()
     device = torch.device("cuda" if cuda else "cpu")
@@ -91,30 +89,28 @@ def main() -> None:
     bench = Bench(name, threads=torch.get_num_threads(), seed=options.seed)
 
     draw = np.random.default_rng(options.seed)
-    examples = Examples(draw.integers(0, 256, (5000, 32, 32, 3), np.uint8), np.arange(5000) % 10)
+    images = draw.integers(0, 256, (5000, 32, 32, 3), np.uint8)
+    examples = Examples(images, np.arange(len(images)) % CLASSES)
     models = options.models if cuda else ["conv"]
-    for model, size in product(models, (128, 256) if cuda else (256,)):
+    for model, size in product(models, options.sizes if cuda else [256]):
         settings = {"model": model, "bits": BITS, "augment": "crop", "seed": options.seed}
-        peers, work = {}, {}
-        for loss in ("tie-aware-ap", "cel"):
-            config = TrainConfig(loss=loss, batch_size=size, **settings)
-            trainer = made(config, examples, device)
-            peers.setdefault("bare forward-backward", bare(trainer))
-            peers[f"step, {loss}"] = stepper(trainer)
-        config = TrainConfig(loss="tie-aware-ap", batch_size=size, chunk=size // 4, **settings)
+        peers = {}
+        config = TrainConfig(loss="tie-aware-ap", batch_size=size, **settings)
+        peers["bare forward-backward"] = bare(made(config, examples, device))
+        peers["step, tie-aware-ap"] = stepper(made(config, examples, device))
+        config = replace(config, chunk=size // 4)
         peers["step, tie-aware-ap, 4 chunks"] = stepper(made(config, examples, device))
         if cuda:
             graphed = replace(config, graphs=True)
             peers["step, tie-aware-ap, 4 chunks, graphs"] = stepper(made(graphed, examples, device))
             graphed = replace(graphed, chunk=None)
             peers["step, tie-aware-ap, graphs"] = stepper(made(graphed, examples, device))
-        # the balanced sampler rounds a batch to whole classes: 10 x 25 of 256
-        drawn = len(next(iter(made(config, examples, device).sampler)))
-        work = {p: size if p.startswith("bare") else drawn for p in peers}
-        timings = compare(peers, work=work, unit="images", seconds=1.0 if cuda else 2.0, cuda=cuda)
+            peers["bare forward-backward, graphs"] = bare(made(graphed, examples, device))
+        timings = compare(peers, work=size, unit="images", seconds=0.4 if cuda else 2.0, cuda=cuda)
         amp = made(config, examples, device).amp
         title = f"{model}, batches of {size}, amp {amp}"
-        bench.report(title, timings, ("bare forward-backward",), amp=amp)
+        beside = ("bare forward-backward", *(["bare forward-backward, graphs"] if cuda else []))
+        bench.report(title, timings, beside, amp=amp)
     if cuda:
         model, chunk = models[0], 128
         settings["model"] = model

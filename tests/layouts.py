@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from rankbits.papers import protocol
-from rankbits.papers.publishers import cifar, fashion_mnist, omniglot
+from rankbits.papers.publishers import cifar, cub, fashion_mnist, omniglot
 from rankbits.train import TrainConfig, features
 from rankbits.train.source import read_source
 
@@ -208,3 +208,15 @@ def with_features(monkeypatch, root: Path, data: str) -> None:
 
     monkeypatch.setattr(features, "_compute", made)
     read_source(TrainConfig(root=str(root), features=NETWORK), protocol(data, root))
+
+
+def make_cub(root: Path, per_kind: int = 4) -> Path:
+    """200 kinds, the photographs of each of one colour; two of a family differ a little."""
+    words = sorted(cub.FAMILY_OF)
+    for number in range(cub.CLASSES):
+        folder = root / "CUB_200_2011" / "images" / f"{number + 1:03}.{words[number % len(words)]}"
+        folder.mkdir(parents=True, exist_ok=True)
+        for i in range(per_kind):
+            colour = (number % 16 * 16, number // 16 * 16, 40 * i)
+            Image.new("RGB", (40, 32), colour).save(folder / f"{i}.jpg")
+    return root

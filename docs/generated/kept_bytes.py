@@ -9,7 +9,11 @@ from pathlib import Path
 from generated.drawing import Panel, lines
 from generated.rows import RESULTS, Row, origin, read, table
 
-NAMES = {"scifact": "SciFact, 5,183 abstracts", "clinc150": "CLINC150, 6,000 short texts"}
+NAMES = {
+    "scifact": "SciFact, 5,183 abstracts",
+    "clinc150": "CLINC150, 6,000 short texts",
+    "cifar10": "CIFAR-10, 5,000 images",
+}
 OURS = "Reconstruction, groups of 4"
 OWN = ("Reconstruction", "Projection", "ITQ", "random rotation", "signs")
 DRAWN = {
@@ -146,7 +150,8 @@ def page(path: Path = RESULTS / "quality_bits.jsonl") -> str:
     rows = read(path)
     text = OPENING + "\n" + draw(rows) + "\n" + ADVICE + "\n" + find_rivals(rows)
     text += NESTED + "\n" + nested_table(rows)
-    for name, title in NAMES.items():
+    sets = {row["set"] for row in rows}
+    for name, title in ((n, t) for n, t in NAMES.items() if n in sets):
         text += f"\n## {title}\n\nRecall at 10:\n\n{bytes_table(rows, name)}\n"
         text += (
             f"\nThe 10 nearest among the first 100:\n\n{bytes_table(rows, name, 'recall_100')}\n"

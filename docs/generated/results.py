@@ -15,7 +15,13 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from generated import claims_best, claims_fastap, claims_h2q, claims_talr  # noqa: E402
+from generated import (  # noqa: E402
+    claims_best,
+    claims_fastap,
+    claims_h2q,
+    claims_new_sets,
+    claims_talr,
+)
 from generated.claims import CANNOT, NONE, Claim, Finding  # noqa: E402
 from generated.evidence import Evidence, load, origins  # noqa: E402
 from generated.figures import FIGURES  # noqa: E402
@@ -26,7 +32,10 @@ PAGE = HERE.parent / "results.md"
 SHORT = 130  # letters of a sentence that a table can hold
 PICTURES = HERE.parent / "pictures"
 RECIPES = HERE.parents[1] / "reproduce"
-CLAIMS = (*claims_talr.CLAIMS, *claims_fastap.CLAIMS, *claims_h2q.CLAIMS, *claims_best.CLAIMS)
+CLAIMS = (
+    *claims_talr.CLAIMS, *claims_fastap.CLAIMS, *claims_h2q.CLAIMS, *claims_best.CLAIMS,
+    *claims_new_sets.CLAIMS,
+)  # fmt: skip
 PAPERS = {
     "TALR": "TALR: Hashing as tie-aware learning to rank",
     "FastAP": "FastAP: Deep metric learning to rank",

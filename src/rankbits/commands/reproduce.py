@@ -24,7 +24,7 @@ class Reproduce:
     names: tuple[str, ...] = option((), "rows or folders of rows, as talr/table1-s1/dpsh or talr")
     bits: int | None = option(None, "this code length only")
     seed: int | None = option(None, "this seed only")
-    quantizer: str | None = option(None, "this quantizer only: none, itq, h2q, supervised, ...")
+    quantizer: str | None = option(None, "these quantizers only: none,itq,h2q,supervised,...")
     jobs: int = option(1, "cells at a time, each a process with one thread", "j")
     short: bool = option(False, "a shortened run of few steps and rows, kept apart: a test")
     again: bool = option(False, "run cells whose rows exist already, too")
@@ -45,12 +45,14 @@ class Reproduce:
         if not self.names:
             refuse("Say which row, or folder of rows; rankbits reproduce --list names them.")
         _check.whole("jobs", self.jobs, 1)
-        wanted = () if self.quantizer is None else (self.quantizer,)
-        settings = rows.Settings(self.root, self.device, self.short, wanted, self.recipes)
-        if self.quantizer is not None:
-            known = sorted({quantizer for r in recipes for quantizer in r.quantizers})
-            _check.choice("quantizer", self.quantizer, known)
+        wanted = tuple(self.quantizer.split(",")) if self.quantizer else ()
         results = Path(self.results or Path(self.recipes) / "results")
+        settings = rows.Settings(
+            self.root, self.device, self.short, wanted, self.recipes, str(results)
+        )
+        known = sorted({quantizer for r in recipes for quantizer in r.quantizers})
+        for quantizer in wanted:
+            _check.choice("quantizer", quantizer, known)
         every = [
             jobs.Job(r, cell)
             for r in recipes

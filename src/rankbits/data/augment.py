@@ -2,8 +2,9 @@
 
 Images come as they are stored, uint8 (n, height, width, channels), and are changed where they lie,
 on the GPU if there is one: one resampling makes crop, shift, scale and mirror at once. Which crop
-an image gets is drawn for the batch of all processes from one seed, so that it depends neither on
-chunks nor on who embeds the image, and comes out the same in a second pass or a resumed run.
+an image gets is drawn on the CPU for the batch of all processes from one seed, so that it depends
+neither on chunks nor on who embeds the image, and comes out the same in a second pass or a resumed
+run.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
+
+from rankbits.kernels import see_images, to_floats
 
 KINDS = ("none", "flip", "shift", "crop", "full", "strong")
 MOVED = ("shift", "crop", "full", "strong")
@@ -50,7 +53,7 @@ class View:
 
     def plain(self, images: torch.Tensor) -> torch.Tensor:
         """The middle of the image, as a query or a database item is seen."""
-        pixels = self._to_floats(images)
+        pixels = to_floats(images, self.channels)
         height, width = pixels.shape[2:]
         if height == width == self.side:
             return pixels
@@ -69,51 +72,41 @@ class View:
         """Images as a step of training sees them; ``drawn`` are their rows of ``draw``."""
         if self.augment == "none" or len(images) == 0:
             return self.plain(images)
-        drawn = drawn.to(images.device)
-        mirrored = torch.where(drawn[:, 0] < 0.5, -1.0, 1.0)
         if self.augment == "flip":
             pixels = self.plain(images)
-            return torch.where(mirrored[:, None, None, None] < 0, pixels.flip(3), pixels)
+            mirrored = (drawn[:, 0] < 0.5).to(images.device, non_blocking=True)
+            return torch.where(mirrored[:, None, None, None], pixels.flip(3), pixels)
+        changes = self._plan_changes(images.shape[1], drawn).to(images.device, non_blocking=True)
+        return see_images(images, changes, self.side, self.channels)
+
+    def _plan_changes(self, stored: int, drawn: torch.Tensor) -> torch.Tensor:
+        """What ``see_images`` does to each image, images being ``stored`` at this side."""
+        mirrored = torch.where(drawn[:, 0] < 0.5, -1.0, 1.0)
         if self.augment == "shift":
             mirrored = mirrored.abs()
-        share, reach = self._draw_window(images, drawn)
-        centre = (2 * drawn[:, 2:4] - 1) * reach[:, None]
-        place = images.new_zeros(len(images), 2, 3, dtype=torch.float32)
+        share, reach = self._draw_window(stored, drawn)
+        place = torch.zeros(len(drawn), 2, 3)
         place[:, 0, 0], place[:, 1, 1] = share * mirrored, share
-        place[:, :, 2] = centre
+        place[:, :, 2] = (2 * drawn[:, 2:4] - 1) * reach[:, None]
         if self.augment == "strong":
             place[:, :, :2] = _make_turns(drawn[:, 6]) @ place[:, :, :2]
-        pixels = self._to_floats(images)
-        shape = [len(pixels), pixels.shape[1], self.side, self.side]
-        grid = F.affine_grid(place, shape, align_corners=False)
-        seen = F.grid_sample(pixels, grid, padding_mode="border", align_corners=False)
+        parts = [place.reshape(-1, 6)]
         if self.augment in ("full", "strong"):
-            shade = 1 + SHADE * (2 * drawn[:, 4:6] - 1)
-            level = seen.mean(dim=(1, 2, 3), keepdim=True)
-            seen = (seen - level) * shade[:, :1, None, None] + level * shade[:, 1:, None, None]
+            parts.append(1 + SHADE * (2 * drawn[:, 4:6] - 1))
         if self.augment == "strong":
-            seen = _cover_part(_change_colours(seen, drawn[:, 7]), drawn[:, 8:12])
-        return seen.clamp(0, 1)
+            least, most = COVER
+            half = (least + (most - least) * drawn[:, 10:12]) / 2
+            parts += [1 + COLOUR * (2 * drawn[:, 7:8] - 1), drawn[:, 8:10], half]
+        return torch.cat(parts, dim=1)
 
-    def _draw_window(
-        self, images: torch.Tensor, drawn: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _draw_window(self, stored: int, drawn: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Share of the image's side that is seen, and how far its centre may lie off."""
-        stored = self.side > SMALL and images.shape[1] >= self.stored
-        share = torch.full((len(images),), 1 / MARGIN if stored else 1.0, device=images.device)
+        larger = self.side > SMALL and stored >= self.stored
+        share = torch.full((len(drawn),), 1 / MARGIN if larger else 1.0)
         if self.augment in ("full", "strong"):
             share = share * (0.7 + 0.3 * drawn[:, 1])
-        reach = (1 - share).clamp(min=0.0 if stored else 0.25)
+        reach = (1 - share).clamp(min=0.0 if larger else 0.25)
         return share, reach
-
-    def _to_floats(self, images: torch.Tensor) -> torch.Tensor:
-        pixels = images.permute(0, 3, 1, 2).to(torch.float32) / 255
-        if pixels.shape[1] == 1 and self.channels == 3:
-            pixels = pixels.expand(-1, 3, -1, -1)
-        elif pixels.shape[1] == 3 and self.channels == 1:
-            weights = torch.tensor([0.299, 0.587, 0.114], device=pixels.device)
-            pixels = (pixels * weights[:, None, None]).sum(1, keepdim=True)
-        return pixels.contiguous()
 
 
 def _make_turns(drawn: torch.Tensor) -> torch.Tensor:
@@ -121,23 +114,3 @@ def _make_turns(drawn: torch.Tensor) -> torch.Tensor:
     angle = TURN * (2 * drawn - 1)
     rows = (angle.cos(), -angle.sin(), angle.sin(), angle.cos())
     return torch.stack(rows, dim=1).reshape(-1, 2, 2)
-
-
-def _change_colours(images: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
-    """Colours nearer to grey or farther from it, by up to ``COLOUR``."""
-    by = (1 + COLOUR * (2 * drawn - 1))[:, None, None, None]
-    grey = images.mean(dim=1, keepdim=True)
-    return grey + (images - grey) * by
-
-
-def _cover_part(images: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
-    """A rectangle of each image replaced by the image's mean; ``drawn``: its centre and sides."""
-    least, most = COVER
-    half = (least + (most - least) * drawn[:, 2:4]) / 2
-    height, width = images.shape[2:]
-    inside = []
-    for axis, size in ((0, height), (1, width)):
-        at = (torch.arange(size, device=images.device) + 0.5) / size
-        inside.append((at[None] - drawn[:, axis, None]).abs() < half[:, axis, None])
-    hidden = (inside[0][:, :, None] & inside[1][:, None, :])[:, None]
-    return torch.where(hidden, images.mean(dim=(1, 2, 3), keepdim=True), images)

@@ -100,7 +100,8 @@ def _map_file(path: Path, shape: tuple[int, ...]) -> np.memmap:
 
 @dataclass
 class Loader:
-    """The batches of a sampler, in its order; ``failed`` are sentences on files left out."""
+    """The batches of a sampler, in its order; ``failed`` are sentences on files left out. For a GPU
+    each is on its way while the one before is worked on."""
 
     examples: Examples
     batches: Iterable[list[int]]
@@ -108,12 +109,13 @@ class Loader:
     channels: int = 3
     workers: int = 0
     cache: Path | None = None
-    pin: bool = False
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     failed: dict[int, str] = field(default_factory=dict)
     read: int = 0
 
     def __iter__(self) -> Iterator[Batch]:
-        return iter(self._files() if self.examples.kind == "files" else self._arrays())
+        batches = iter(self._files() if self.examples.kind == "files" else self._arrays())
+        return _send_ahead(batches, self.device) if self.device.type == "cuda" else batches
 
     def _arrays(self) -> Iterator[Batch]:
         inputs, labels = self.examples.inputs, torch.from_numpy(self.examples.labels)
@@ -157,7 +159,7 @@ class Loader:
             )
 
     def _pin(self, batch: Batch) -> Batch:
-        if self.pin:  # pragma: no cover - needs a GPU
+        if self.device.type == "cuda":  # pragma: no cover - needs a GPU
             inputs, labels = batch.inputs.pin_memory(), batch.labels.pin_memory()
             return replace(batch, inputs=inputs, labels=labels)
         return batch
@@ -185,6 +187,32 @@ def _read_ahead(
             yield ready.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _send_ahead(  # pragma: no cover - needs a GPU
+    batches: Iterator[Batch], device: torch.device
+) -> Iterator[Batch]:
+    """Batches with their inputs and labels on the device, sent by a stream of their own."""
+    sending = torch.cuda.Stream(device)
+    ready: deque[tuple[Batch, torch.cuda.Event]] = deque()
+
+    def receive() -> Batch:
+        batch, sent = ready.popleft()
+        here = torch.cuda.current_stream(device)
+        here.wait_event(sent)
+        batch.inputs.record_stream(here)
+        batch.labels.record_stream(here)
+        return batch
+
+    for batch in batches:
+        with torch.cuda.stream(sending):
+            inputs = batch.inputs.to(device, non_blocking=True)
+            labels = batch.labels.to(device, non_blocking=True)
+            ready.append((replace(batch, inputs=inputs, labels=labels), sending.record_event()))
+        if len(ready) > 1:
+            yield receive()
+    while ready:
+        yield receive()
 
 
 def in_order(rows: int, size: int) -> list[list[int]]:

@@ -32,6 +32,7 @@ from rankbits.kernels.tables import (
     tables_within,
     time_tables,
 )
+from rankbits.kernels.views import see_images, to_floats
 
 __all__ = [
     "SKIP",
@@ -54,9 +55,11 @@ __all__ = [
     "question_topk",
     "scale_rows",
     "scale_rows_backward",
+    "see_images",
     "tables_bytes",
     "tables_topk",
     "tables_within",
     "time_tables",
+    "to_floats",
     "words",
 ]

@@ -15,18 +15,20 @@ from rankbits._files import data_root
 from rankbits.data.protocol import Protocol
 from rankbits.encoder.finishing import Sides, sides
 from rankbits.evaluate import evaluate
-from rankbits.papers.recipe import Cell, Recipe, combine, read_recipes
+from rankbits.metrics import rank_codes
+from rankbits.papers.recipe import Cell, Recipe, read_recipes
+from rankbits.papers.rotations import fit_quantizer, measure_error
 from rankbits.papers.rows import Row, Settings, make_row
 from rankbits.papers.scaled import make_scaled
 from rankbits.papers.source import read_cell_source
-from rankbits.quantizers import H2Q, Quantizer, make_quantizer
-from rankbits.train import Embedded, Run, TrainConfig, train
+from rankbits.papers.trials import list_candidates
+from rankbits.quantizers import Quantizer
+from rankbits.train import Run, TrainConfig, train
 from rankbits.train.checkpoints import is_finished
 from rankbits.train.run import read_facts
 from rankbits.train.source import Source
 from rankbits.types import Codes, Report, pack
 
-LOSSES = {"h2q": "l2", "h2q-l1": "l1", "h2q-min": "min_entry", "h2q-variance": "bit_var"}
 CURVE = 40  # validations told of in a row, at most
 OTHER, ON_OTHERS = "recipe:", ("teachers", "features")
 AT_ONCE = 4096  # rows of features embedded at a time; of images, embed's own
@@ -52,12 +54,14 @@ def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
     embedded = sides(run, trained.protocol, **options)
     embedding = clock.lap()
     rows: list[Row] = []
-    training_rows = None
-    for name in settings.choose_quantizers(recipe):
-        if training_rows is None and name != "none":
-            training_rows = run.embed(trained.source.train, **options)
+    names = settings.choose_quantizers(recipe)
+    learned = None if names == ("none",) else run.embed(trained.source.train, **options)
+    for name in names:
         clock = Clock()
-        quantizer = _fit_quantizer(name, trained, training_rows)
+        quantizer = None
+        if name != "none" and learned is not None:
+            labels = trained.source.train.labels[learned.rows]
+            quantizer = fit_quantizer(name, learned.embeddings, labels, run.config.seed)
         fitting = clock.lap()
         codes = _encode(quantizer, run, embedded)
         encoding = clock.lap()
@@ -65,6 +69,10 @@ def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
         mean = report.figures["mAP"]
         seconds = {"train": trained.seconds, "embed": embedding, "fit": fitting, "encode": encoding}
         extra: Row = {} if rows else {"curve": _read_curve(run)}
+        if learned is not None and codes is not None:
+            extra["error"] = round(measure_error(quantizer, learned.embeddings), 6)
+        if recipe.distances and codes is not None:
+            extra["distances"] = count_distances(codes, embedded)
         rows.append(
             make_row(
                 recipe, cell, name, settings,
@@ -92,9 +100,9 @@ class Trained:
 
 
 def train_cell(recipe: Recipe, cell: Cell, settings: Settings) -> Trained:
-    """Train a cell; of the candidates of [choose], the one best on validation rows."""
+    """Train a cell with each of its candidates; the one best on validation rows counts."""
     best: Trained | None = None
-    candidates = combine(recipe.choose)
+    candidates = list_candidates(recipe, settings)
     for choice in candidates:
         config = _run_others(make_config(recipe, cell, settings, choice), cell, settings)
         source = read_cell_source(config, recipe.seen, settings.short)
@@ -167,20 +175,6 @@ def _run_other(recipe: Recipe, cell: Cell, settings: Settings) -> Path | None:
     return train_cell(recipe, cell, settings).run.folder
 
 
-def _fit_quantizer(name: str, trained: Trained, training_rows: Embedded | None) -> Quantizer | None:
-    """The quantizer called so, fitted to the outputs for the training rows; None: plain signs."""
-    if name == "none" or training_rows is None:
-        return None
-    seed, width = trained.run.config.seed, trained.run.config.width
-    quantizer: Quantizer = (
-        H2Q(loss=LOSSES[name], seed=seed)
-        if name in LOSSES
-        else make_quantizer(name, width, width, labelled=True, seed=seed)
-    )
-    labels = trained.source.train.labels[training_rows.rows]
-    return quantizer.fit(training_rows.embeddings, labels)
-
-
 def _encode(quantizer: Quantizer | None, run: Run, embedded: Sides) -> tuple[Codes, Codes] | None:
     """Codes of both sides; None where embeddings are judged as they are."""
     if quantizer is None and run.config.head == "embedding":
@@ -216,6 +210,12 @@ def judge_codes(
     figure = f"mAP@{k} retrieved"
     broken = evaluate(*codes, *embedded.labels, k=k, tie_break=embedded.embeddings, only=[figure])
     return report, {f"mAP@{max(protocol.k)} broken": broken[figure]}
+
+
+def count_distances(codes: tuple[Codes, Codes], embedded: Sides) -> dict[str, list[int]]:
+    """How many pairs of a query and an item lie at each Hamming distance, by their labels."""
+    counts = rank_codes(*codes, *embedded.labels).counts.sum(axis=0)
+    return {"same": counts[:, 1:].sum(axis=1).tolist(), "other": counts[:, 0].tolist()}
 
 
 def _read_curve(run: Run) -> list[list[float]]:

@@ -23,6 +23,7 @@ from rankbits.papers.publishers import (
     cifar,
     clinc150,
     coco,
+    cub,
     fashion_mnist,
     imagenet100,
     inshop,
@@ -93,6 +94,19 @@ def _standard(published: Dataset, seed: int) -> Facts:
     """The publisher's own split: the training part trains and answers, the test part asks."""
     train, test = published.parts["train"], published.parts["test"]
     return {"train": train, "queries": test, "database": train}
+
+
+def _cifar100_graded(published: Dataset, seed: int) -> Facts:
+    """Graded relevance as in NUS-WIDE: images of one class share two labels, of one category one.
+    20 queries a class, the rest the database, 100 a class of it train."""
+    own = published.examples
+    queries, train, rest = draw_per_class(own.labels, (20, 100), seed)
+    parts = [np.asarray(numbers) for numbers in (own.labels, own.categories)]
+    hot = [part[:, None] == np.unique(part) for part in parts]
+    examples = Examples(own.inputs, np.concatenate(hot, axis=1))
+    splits = {"train": train, "queries": queries, "database": np.union1d(train, rest)}
+    note = "An image is relevant 2 where it is of the same class, 1 where of the same category."
+    return {"examples": examples, **splits, "note": note}
 
 
 def _cifar10_h2q(published: Dataset, seed: int) -> Facts:
@@ -182,6 +196,9 @@ SETTINGS: dict[str, Setting] = {
     "cifar10-s2": Setting(cifar.read_ten, _standard),
     "cifar10-h2q": Setting(cifar.read_ten, _cifar10_h2q, H2Q),
     "cifar100": Setting(cifar.read_hundred, _standard),
+    "cifar100-graded": Setting(
+        cifar.read_hundred, _cifar100_graded, {"relevance": "count", "metric": "NDCG"}
+    ),
     "fashion-mnist": Setting(fashion_mnist.read, _fashion),
     "fashion-mnist-s1": Setting(fashion_mnist.read, _first_setting),
     "nuswide-talr": Setting(
@@ -198,6 +215,7 @@ SETTINGS: dict[str, Setting] = {
     "vehicleid-small": Setting(partial(vehicleid.read, size=800), TRAIN_TEST, _judge_hits(1, 5)),
     "vehicleid-medium": Setting(partial(vehicleid.read, size=1600), TRAIN_TEST, _judge_hits(1, 5)),
     "vehicleid-large": Setting(partial(vehicleid.read, size=2400), TRAIN_TEST, _judge_hits(1, 5)),
+    "cub": Setting(cub.read, TRAIN_TEST, _judge_hits(1, 2, 4, 8)),
     "omniglot": Setting(
         omniglot.read,
         partial(_against_the_rest, "background", "evaluation"),

@@ -21,7 +21,8 @@ from rankbits.papers.extends import EXTENDS, read_table
 from rankbits.train import TrainConfig
 
 QUANTIZERS = (
-    "none", "random", "itq", "h2q", "h2q-l1", "h2q-min", "h2q-variance", "supervised",
+    "none", "random", "itq", "itq-raw", "itq-port", "h2q", "h2q-sgd", "h2q-adam", "h2q-l1",
+    "h2q-min", "h2q-variance", "supervised",
 )  # fmt: skip
 KINDS = ("train", "neighbours", "shallow")
 WORDS = ("paper", "place", "method", "differs")
@@ -47,6 +48,8 @@ class Recipe:
     """What a TOML file says, checked. ``figures``: the paper's own by quantizer, nan where it has
     none, in the order of ``bits`` (of the values of [vary], where there are no bits). ``choose``:
     candidates by name, of which the one best on validation rows is judged, cell by cell.
+    ``trials``: the recipe whose best row on validation rows gives the settings that it varies.
+    ``distances``: rows count the pairs of the same class and of others at each Hamming distance.
 
     >>> one = make_recipe("x/y", {
     ...     "paper": "X", "place": "Table 1", "method": "CEL", "differs": "the network",
@@ -72,6 +75,8 @@ class Recipe:
     seen: int | None = None
     keep: bool = False
     scaled: bool = False
+    distances: bool = False
+    trials: str = ""
     figures: dict[str, tuple[float, ...]] = field(default_factory=dict)
     choose: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     vary: dict[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -170,7 +175,7 @@ def _check_values(recipe: Recipe) -> None:
     _check.choice(f"The kind of {name}", recipe.kind, KINDS)
     for quantizer in recipe.quantizers if recipe.kind == "train" else ():
         _check.choice(f"A quantizer of {name}", quantizer, QUANTIZERS)
-    for key in ("keep", "scaled"):
+    for key in ("keep", "scaled", "distances"):
         if not isinstance(getattr(recipe, key), bool):
             _check.refuse(f"{key} of {name} must be true or false; got {getattr(recipe, key)!r}.")
     for bits in recipe.bits:
@@ -183,6 +188,10 @@ def _check_values(recipe: Recipe) -> None:
         _check.refuse(f"{name} must have either bits or, in [train], dim.")
     if not recipe.seeds or not recipe.quantizers:
         _check.refuse(f"{name} must have at least one seed and one quantizer.")
+    if not isinstance(recipe.trials, str) or (recipe.trials and recipe.choose):
+        _check.refuse(
+            f"trials of {name} must be a recipe's name, without [choose]; got {recipe.trials!r}."
+        )
     if recipe.keep and (recipe.choose or recipe.scaled):
         _check.refuse(f"{name} keeps its runs, so it must neither choose nor have scaled = true.")
     for changes in combine(recipe.choose) + recipe.varied():

@@ -40,6 +40,7 @@ class Settings:
     short: bool = False
     quantizers: tuple[str, ...] = ()
     recipes: str = "reproduce"
+    results: str | None = None
 
     def choose_quantizers(self, recipe: Recipe) -> tuple[str, ...]:
         """The quantizers of a recipe that were asked for: all, where none was."""

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import functools
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from rankbits import _check
+from rankbits._files import data_root
 from rankbits.data.augment import View
 from rankbits.data.examples import Examples
+from rankbits.data.images import ImageFiles
+from rankbits.data.loading import Pixels
 from rankbits.data.protocol import Protocol
 from rankbits.papers.protocols import find_protocol
 from rankbits.train import TrainConfig
@@ -38,10 +43,27 @@ def _read(facts: str, seen: int | None, short: bool) -> Source:
     protocol = find_protocol(config.data, config.root, config.seed)
     if protocol is None:
         _check.refuse(f"A recipe's data must be a protocol, with queries; got '{config.data}'.")
-    if seen is not None:
+    if seen is not None and isinstance(protocol.examples.inputs, ImageFiles):
+        images = decode_images(protocol.examples, seen, data_root(config.root) / "decoded")
+        protocol = replace(protocol, examples=images)
+    elif seen is not None:
         images = reduce_images(protocol.examples, seen, protocol.name in DARK_INK)
         protocol = replace(protocol, examples=images)
     return read_source(config, _shorten(protocol) if short else protocol)
+
+
+def decode_images(examples: Examples, side: int, folder: Path) -> Examples:
+    """Image files decoded at ``side`` x ``side`` into one file of pixels in ``folder``, which all
+    processes share and later commands find there; a file that does not decode is refused."""
+    assert isinstance(examples.inputs, ImageFiles)
+    pixels = Pixels(examples.inputs, side, 3, folder)
+    if pixels.kept is None:
+        _check.refuse(f"{folder} must be writable: the pixels of {len(pixels):,} images go there.")
+    with ThreadPoolExecutor() as pool:
+        for _, _, failure in pool.map(pixels.__getitem__, range(len(pixels))):
+            if failure:
+                _check.refuse(failure)
+    return replace(examples, inputs=pixels.kept)
 
 
 def reduce_images(examples: Examples, side: int, dark: bool = False) -> Examples:

@@ -106,7 +106,7 @@ def make_loader(
     side, channels = (view.stored, view.channels) if view else (0, 0)
     return Loader(
         examples, batches, side=side, channels=channels, workers=workers, cache=cache,
-        pin=device.type == "cuda",
+        device=device,
     )  # fmt: skip
 
 

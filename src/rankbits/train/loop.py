@@ -155,8 +155,7 @@ class Trainer:
         progress, config = self.run.progress, self.config
         rate = optimisers.find_rate(config, progress.step, epoch, self.steps)
         optimisers.set_rate(self.optimiser, rate)
-        inputs = batch.inputs.to(self.device, non_blocking=True)
-        labels = batch.labels.to(self.device, non_blocking=True)
+        inputs, labels = batch.inputs.to(self.device), batch.labels.to(self.device)
         first = self.processes.first(batch.planned)
         drawn = self._draw(first + batch.places)
 

@@ -62,11 +62,12 @@ class BatchLoss(torch.nn.Module):
         """``z`` (m, width), ``labels`` and ``rows`` (training rows) of this process's share."""
         whole, every = gather(z, labels, gradients="sum")
         self.seen = (whole.detach(), every)
-        value = self._value(whole, every, rows.to(z.device))
+        value = self._value(whole, every, rows)
         return value if self.penalty is None else value + self.penalty(whole)
 
     def _value(self, z: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         if takes_rows(self.loss):
+            rows = rows.to(z.device, non_blocking=True)
             return self.loss(z, labels, gather(z.detach()[: len(rows)], rows)[1])
         if len(self.memory) == 0:
             return self.loss(z, labels)

@@ -44,9 +44,11 @@ class Replay:
     """Puts back what a chunk's first pass saw: its random numbers and the model's buffers."""
 
     def __init__(self, model: torch.nn.Module, *path: int) -> None:
-        self.buffers = list(model.buffers())
+        # few launches: a network has some hundred buffers, and those of one kind go together
+        kinds = {(buffer.dtype, buffer.device): None for buffer in model.buffers()}
+        self.buffers = [[b for b in model.buffers() if (b.dtype, b.device) == k] for k in kinds]
         self.path = path
-        self.seen: dict[int, list[torch.Tensor]] = {}
+        self.seen: dict[int, list[list[torch.Tensor]]] = {}
 
     def first(self, start: int) -> None:
         self.seen[start] = self.kept()
@@ -56,8 +58,10 @@ class Replay:
         self.put(self.seen[start])
         self.draw(start)
 
-    def kept(self) -> list[torch.Tensor]:
-        return [buffer.clone() for buffer in self.buffers]
+    def kept(self) -> list[list[torch.Tensor]]:
+        copies = [[torch.empty_like(buffer) for buffer in kind] for kind in self.buffers]
+        _copy(self.buffers, copies)
+        return copies
 
     def draw(self, start: int) -> None:
         seed = seed_of(*self.path, start)
@@ -66,10 +70,14 @@ class Replay:
         else:  # the other call would note a stack trace, for the day a GPU is used: 4 ms of it
             torch.default_generator.manual_seed(seed)
 
-    def put(self, values: Sequence[torch.Tensor]) -> None:
-        with torch.no_grad():
-            for buffer, value in zip(self.buffers, values, strict=True):
-                buffer.copy_(value)
+    def put(self, values: list[list[torch.Tensor]]) -> None:
+        _copy(values, self.buffers)
+
+
+@torch.no_grad()
+def _copy(values: list[list[torch.Tensor]], places: list[list[torch.Tensor]]) -> None:
+    for of_a_kind, there in zip(values, places, strict=True):
+        torch._foreach_copy_(there, of_a_kind)
 
 
 def batch_gradient(
