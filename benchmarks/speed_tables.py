@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numba import njit
 
 import rankbits as rb
@@ -52,8 +53,8 @@ def flip_chances(features: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarra
     """The bits of each feature, and the chance of each to flip under the noise."""
     rotated = rb.Projection(bits).fit(features).transform(features)
     spread = NOISE * rotated.std(axis=0)
-    erf = np.vectorize(math.erf, otypes=[np.float32])
-    return rotated > 0, (1 - erf(np.abs(rotated) / spread / math.sqrt(2))) / 2
+    certain = torch.erf(torch.from_numpy(np.abs(rotated) / spread / math.sqrt(2))).numpy()
+    return rotated > 0, (1 - certain) / 2
 
 
 @njit(nogil=True)
