@@ -56,16 +56,18 @@ def run(bench: Bench, path: Path, rows: int, bits: int) -> None:
         f"build {rows:,} codes of {bits} bits", seconds=seconds, held_mb=round(most), **facts
     )
     queries = rb.Codes(rng.integers(0, 256, (100, bits // 8), dtype=np.uint8), bits)
-    with rb.open_index(path, mode="r", verify=False) as index:
-        index.search(queries[:1], 10)
-        before = held()
-        for name, many in (("one query", 1), ("a batch of 100", 100)):
-            drop(path)
+    for name, many in (("compile", 100), ("one query", 1), ("a batch of 100", 100)):
+        drop(path)  # before it is mapped again: pages that a process has mapped stay
+        with rb.open_index(path, mode="r", verify=False) as index:
             begin = time.perf_counter()
             index.search(queries[:many], 10)
             seconds = time.perf_counter() - begin
-            rate = round(path.stat().st_size / 1e6 / seconds)
+        rate = round(path.stat().st_size / 1e6 / seconds)
+        if name != "compile":
             bench.note(f"cold: {name}", seconds=round(seconds, 3), mb_a_second=rate, **facts)
+    with rb.open_index(path, mode="r", verify=False) as index:
+        index.search(queries[:1], 10)
+        before = held()
         timing = measure("warm: one query", lambda: index.search(queries[:1], 10), repeats=5)
         extra = round(held() - before, 1)
         bench.report(f"top-10 of {rows:,} codes, mapped", [timing], held_mb=extra, **facts)
