@@ -57,11 +57,12 @@ def run(bench: Bench, path: Path, rows: int, bits: int) -> None:
     )
     queries = rb.Codes(rng.integers(0, 256, (100, bits // 8), dtype=np.uint8), bits)
     for name, many in (("compile", 100), ("one query", 1), ("a batch of 100", 100)):
-        drop(path)  # before it is mapped again: pages that a process has mapped stay
+        drop(path)  # while nobody has it mapped: mapped pages stay
         with rb.open_index(path, mode="r", verify=False) as index:
             begin = time.perf_counter()
             index.search(queries[:many], 10)
             seconds = time.perf_counter() - begin
+        del index
         rate = round(path.stat().st_size / 1e6 / seconds)
         if name != "compile":
             bench.note(f"cold: {name}", seconds=round(seconds, 3), mb_a_second=rate, **facts)
