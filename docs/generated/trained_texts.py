@@ -12,12 +12,15 @@ from generated.rows import RESULTS, Row, origin, read, table
 NAMES = {"scifact": "SciFact", "clinc150": "CLINC150"}
 ASKED = {"questions": "float questions", "Hamming": "Hamming", "rescoring": "rescoring"}
 UNTRAINED = "untrained floats"
-COMPARED = ("Projection", "trained", "trained further")
+COMMANDS = RESULTS / "quality_train_texts.jsonl"
+PEER = "MultipleNegativesRankingLoss"  # of sentence-transformers
+COMPARED = ("Projection", "trained", "trained further", "network by batches of 4,096")
 DRAWN = {
     UNTRAINED: "floats",
     "trained, float questions": "trained",
     "trained, Hamming": "trained, Hamming",
     "trained further, float questions": "trained further",
+    "network by batches of 4,096, float questions": "network",
     "Projection, float questions": "Projection",
     "binary quantisation, rescoring": "binary rescored",
 }
@@ -28,8 +31,9 @@ OPENING = """# Bits trained on texts
 Bits of MiniLM-L6-v2 (384 floats a text, cut at 96 tokens) by a layer trained with a ranking loss
 of ours, beside bits of the untrained model: by `Projection`, by `Reconstruction`, and by
 sentence-transformers' binary quantisation of the first dimensions, without and with its rescoring
-of 40 candidates. The network itself stays as it is; only the layer on top is trained. Only the
-code of an item is stored. A *float question* compares the query's floats with the items' bits.
+of 40 candidates. *Trained* bits come from a layer on top of the network, which stays as it is;
+of *network* bits all layers were trained. Only the code of an item is stored. A *float question*
+compares the query's floats with the items' bits.
 
 - **SciFact**: 300 test claims ask for their evidence among 5,183 abstracts; 809 claims are trained
   on.
@@ -50,15 +54,26 @@ claims, but behind them on the new ones: the layer learns where the abstracts of
 lie. Expect this gain for documents that your training queries ask for, and not for others: for
 those an untrained `Reconstruction` is about as good, and better at 64 bits.
 
-Seeds of trained bits draw the batches; each number of bits starts as one `Projection`. All is in
-single precision. The first run, in bfloat16 on an H200, is up to 4 points lower; its rows are
-among [all rows](benchmarks.md). Training of the whole network is not judged yet.
+The whole *network*, trained alike, is further ahead of the untrained floats on all claims, and also
+behind them on the new ones. Batches of 4,096 texts instead of 128 bring 4 points on all claims in a
+tenth of the time, and nothing on the new ones (a table under SciFact has both).
+
+Seeds of trained bits draw the batches; each number of bits starts as one `Projection`. All but the
+network is in single precision. The same layers trained in bfloat16 on an H200 are up to 4 points
+lower; those rows are among [all rows](benchmarks.md).
 
 """
 EXAMPLE = """
 ## How to train them
 
-Inside sentence-transformers' own trainer, with any of its models:
+By the command line, from labels or from queries with judgements (see [texts](texts.md)):
+
+```
+rankbits train texts.jsonl --bits 256 -o notes                       # labels in the table
+rankbits train corpus.jsonl --queries queries.jsonl --qrels train.tsv --bits 256 -o notes
+```
+
+Or inside sentence-transformers' own trainer, with any of its models:
 
 ```python
 from rankbits.losses import FastAP, Nested
@@ -83,7 +98,7 @@ def choose_settings(rows: list[Row], name: str) -> tuple | None:
     for row in rows:
         if row["set"] == name and row["part"] == "validation" and not row["reach"]:
             total = (row["validation"]["Hamming"] + row["validation"]["questions"]) / 2
-            totals.setdefault(tuple(row[key] for key in SETTINGS), []).append(total)
+            totals.setdefault(list_settings(row), []).append(total)
     return max(totals, key=lambda key: statistics.mean(totals[key])) if totals else None
 
 
@@ -92,20 +107,39 @@ def name_method(row: Row, chosen: tuple | None) -> str:
     if row["part"] == "untrained":
         floats = row["asked"] == "floats"
         return UNTRAINED if floats else f"{row['method']}, {ASKED[row['asked']]}"
-    if row["part"] != "trained" or row["asked"] == "floats" or row["reach"]:
+    if row["part"] != "trained" or row["asked"] == "floats":
         return ""
-    far = "" if tuple(row[key] for key in SETTINGS) == chosen else " further"
-    return f"trained{far}{', nested' if row['prefixes'] else ''}, {ASKED[row['asked']]}"
+    nested = ", nested" if row["prefixes"] else ""
+    if row["loss"] == PEER:
+        return f"network by {PEER}, {row['method']}, {ASKED[row['asked']]}"
+    if row["reach"]:
+        return f"network by batches of {row['batch']:,}{nested}, {ASKED[row['asked']]}"
+    far = "" if list_settings(row) == chosen else " further"
+    return f"trained{far}{nested}, {ASKED[row['asked']]}"
 
 
 def collect(rows: list[Row], name: str) -> Methods:
     """Rows of the test part by method, bits and seed."""
     chosen = choose_settings(rows, name)
+    # a network trained with other settings than the last time is another network
+    last = {row["batch"]: list_settings(row) for row in rows if is_network(row, name)}
     methods: Methods = {}
     for row in rows:
+        if is_network(row, name) and list_settings(row) != last[row["batch"]]:
+            continue
         if row["set"] == name and (method := name_method(row, chosen)):
             methods.setdefault(method, {}).setdefault(row["bits"], {})[row["seed"]] = row
     return methods
+
+
+def list_settings(row: Row) -> tuple:
+    return tuple(row[key] for key in SETTINGS)
+
+
+def is_network(row: Row, name: str) -> bool:
+    """Whether a row is of a whole network that was trained on a set by a loss of ours."""
+    trained = row["set"] == name and row["part"] == "trained"
+    return trained and bool(row["reach"]) and row["loss"] != PEER
 
 
 def list_sizes(methods: Methods) -> list[int]:
@@ -131,7 +165,7 @@ def texts_table(methods: Methods, figure: str) -> str:
 
 def rank_method(method: str) -> tuple:
     """Floats come first, then what is trained."""
-    return method != UNTRAINED, not method.startswith("trained"), method
+    return method != UNTRAINED, not method.startswith(("trained", "network")), method
 
 
 def ties_table(methods: Methods) -> str:
@@ -183,13 +217,48 @@ def say_result(methods: Methods, bits: int = 256) -> str:
     return text
 
 
+def network_section(rows: list[Row], name: str, bits: int = 256) -> str:
+    """What the whole network learns in batches of each size, and what that takes."""
+    figures = {"NDCG@10": "nDCG@10", "NDCG@10 new": "of new claims"}
+    batches: dict[int, dict[str, dict[int, Row]]] = {}
+    for row in rows:
+        own = is_network(row, name) and not row["prefixes"]
+        if own and row["bits"] == row["trained_bits"] == bits:
+            by_way = batches.setdefault(row["batch"], {})
+            by_way.setdefault(row["asked"], {})[row["seed"]] = row
+    if not batches:
+        return ""
+    body = []
+    for batch, by_way in sorted(batches.items()):
+        cells = [
+            [row[figure] for row in by_way[way].values() if figure in row]
+            for figure in figures
+            for way in ("questions", "Hamming")
+        ]
+        spent = list(by_way["questions"].values())
+        body.append([
+            f"{batch:,}", f"{spent[0]['steps']:,}",
+            f"{statistics.median(row['seconds'] for row in spent):,.0f}", str(len(spent)),
+            *(mean_and_deviation(cell) if cell else "" for cell in cells),
+        ])  # fmt: skip
+    ways = ("float questions", "Hamming")
+    head = [f"{what}, {way}" for what in figures.values() for way in ways]
+    one = next(row for row in reversed(rows) if is_network(row, name))
+    return (
+        f"\nAll layers trained with the layer of {bits} bits by {one['loss'].split()[0]}, "
+        f"{one['epochs']} epochs, in bfloat16 on one {one['gpu'] or 'CPU'}; batches of thousands "
+        "by the two-pass step, 512 texts in memory at a time:\n\n"
+        + table(["texts a batch", "steps", "seconds", "seeds", *head], body)
+    )
+
+
 def validation_table(rows: list[Row], name: str) -> str:
     """A line for each of the settings that were tried."""
     chosen = choose_settings(rows, name)
     body = {}
     for row in rows:
         if row["set"] == name and row["part"] == "validation" and not row["reach"]:
-            settings = tuple(row[key] for key in SETTINGS)
+            settings = list_settings(row)
             body[settings] = [
                 row["loss"], f"{row['layer_reach']:g}", f"{row['batch']:,}", str(row["epochs"]),
                 *(f"{row['validation'][way]:.3f}" for way in ("Hamming", "questions")),
@@ -199,22 +268,50 @@ def validation_table(rows: list[Row], name: str) -> str:
     return table(head, body.values())
 
 
+def command_table(rows: list[Row]) -> str:
+    """What the commands make of each set with their defaults: mean and deviation over seeds."""
+    cells: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for row in rows:
+        sets = {NAMES[row["set"]]: "NDCG@10", f"{NAMES[row['set']]}, new claims": "NDCG@10 new"}
+        floats = row["asked"] == "floats"
+        maker = "untrained" if floats else f"`rankbits {row['command_run']}`"
+        asked = "floats" if floats else ASKED[row["asked"]]
+        for column, figure in sets.items():
+            # floats are the same whatever bits are made of them
+            if figure in row and not (floats and row["command_run"] != "fit"):
+                cells.setdefault((maker, asked), {}).setdefault(column, []).append(row[figure])
+    columns = list(dict.fromkeys(column for values in cells.values() for column in values))
+    body = []
+    for names, values in cells.items():
+        kept = [values.get(column, []) for column in columns]
+        kept = [cell[:1] if names[0] == "untrained" else cell for cell in kept]
+        body.append([*names, *(mean_and_deviation(cell) if cell else "" for cell in kept)])
+    return table(["", "", *columns], body)
+
+
 def page(path: Path = RESULTS / "quality_texts.jsonl") -> str:
     """The whole page."""
-    rows = [row for row in read(path) if not row["gpu"]]  # those were trained in bfloat16
+    # layers that were trained on a GPU are those of a CPU in bfloat16
+    rows = [row for row in read(path) if not row["gpu"] or row.get("reach")]
     sets = {name: collect(rows, name) for name in NAMES}
     sets = {name: methods for name, methods in sets.items() if methods}
     text = OPENING + draw(sets) + "\n" + CAVEAT + say_result(sets["scifact"]) + EXAMPLE
+    commands = read(COMMANDS) if COMMANDS.is_file() else []
+    if commands:
+        text += "\n## By the command\n\nnDCG@10 of 256 bits by the commands with their defaults, "
+        text += "texts read to 256 tokens (above: 96), mean and deviation over seeds:\n\n"
+        text += command_table(commands)
     for name, methods in sets.items():
         text += f"\n## {NAMES[name]}\n\nnDCG@10, mean and deviation over seeds:\n\n"
         text += texts_table(methods, "NDCG@10")
         if any("NDCG@10 new" in row for row in rows if row["set"] == name):
             text += f"\nnDCG@10 of the new claims:\n\n{texts_table(methods, 'NDCG@10 new')}"
+        text += network_section(rows, name)
         text += f"\nRecall at 100:\n\n{texts_table(methods, 'recall@100')}"
         text += "\nWhat ties leave open, nDCG@10 in their worst and best order:\n\n"
         text += ties_table(methods)
         if choose_settings(rows, name):
             text += "\nSettings tried on the validation part of the training texts, nDCG@10 of 256 "
             text += f"bits:\n\n{validation_table(rows, name)}"
-    origins = dict.fromkeys(origin(row) for row in rows)
+    origins = dict.fromkeys(origin(row) for row in [*rows, *commands])
     return text + "\n## Where the rows come from\n\n" + "\n".join(f"- {line}" for line in origins)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
+DEVICE = "'cpu', 'cuda', 'cuda:1'; auto: a GPU if there is one"  # help of every --device
+
 
 def option(default: Any, text: str, short: str | None = None) -> Any:
     return field(default=default, metadata={"help": text, "short": short})

@@ -109,9 +109,15 @@ class Client:
         return self._post("/search", {**body, "k": k, "histogram": histogram})
 
     def add(
-        self, ids: Sequence[int | str], codes: Codes | None = None, *, vectors: Any = None
+        self,
+        ids: Sequence[int | str],
+        codes: Codes | None = None,
+        *,
+        vectors: Any = None,
+        texts: Sequence[str] | None = None,
     ) -> dict[str, int]:
-        """Remember codes, or vectors (n, dim), under ids; durable when it returns."""
+        """Remember codes, vectors (n, dim) or texts under ids; durable when it returns. Many texts
+        take the service's model longer than ``timeout``: add some hundred at a time."""
         body: dict[str, Any] = {"ids": np.asarray(ids).tolist() if len(ids) else []}
         if codes is not None:
             body["codes"] = [row.tobytes().hex() for row in codes.packed]
@@ -119,6 +125,8 @@ class Client:
                 body["fingerprint"] = codes.fingerprint
         if vectors is not None:
             body["vectors"] = np.asarray(vectors).tolist()
+        if texts is not None:
+            body["texts"] = list(texts)
         return self._post("/add", body)
 
     def remove(self, ids: Sequence[int | str]) -> dict[str, int]:

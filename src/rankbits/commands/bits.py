@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from rankbits import _check
 from rankbits._check import refuse
-from rankbits._option import option
+from rankbits._option import DEVICE, option
 from rankbits.data.arrays import read_array, read_columns
 from rankbits.data.items import Items
 from rankbits.data.labels import read_labels_file
@@ -82,6 +82,7 @@ class Fit:
         None, "of texts: the columns to read, as in title,text (default: text)"
     )
     seed: int = option(0, "seed of all random choices")
+    device: str = option("auto", f"of texts: {DEVICE}")
     curve: bool = option(True, "measure on a sample which bytes keep which share of neighbours")
     json: bool = option(False, "print the account as JSON")
 
@@ -134,13 +135,18 @@ class Fit:
         """The encoder of texts, and the embeddings that it was fitted to."""
         from rankbits.encoder import fit_texts
 
-        columns = [name.strip() for name in (self.column or "").split(",") if name.strip()]
         labels = None if self.labels is None else read_labels_file(self.labels)
         encoder = fit_texts(
-            Path(source), labels, bits=self.bits, model=self.model, columns=columns,
+            Path(source), labels, bits=self.bits, model=self.model,
+            columns=split_columns(self.column), device=self.device,
             method=self.method, seed=self.seed,
         )  # fmt: skip
         return encoder, encoder.embed_readable(Path(source)).embeddings
+
+
+def split_columns(names: str | None) -> list[str]:
+    """The columns that ``--column`` names."""
+    return [name.strip() for name in (names or "").split(",") if name.strip()]
 
 
 def is_texts(source: Path) -> bool:
@@ -167,6 +173,7 @@ class Encode:
         False, "save the embeddings with the codes too (for --tie-break)"
     )
     ray: str | None = option(None, "use a Ray cluster: local, auto, host:port or ray://host:port")
+    device: str = option("auto", DEVICE)
 
     def work(self) -> None:
         from rankbits.encoder.files import load_encoder
@@ -176,7 +183,7 @@ class Encode:
             refuse("Give all three: rankbits encode ENCODER INPUTS -o CODES.")
         if Path(self.out).suffix not in (".npz", ".safetensors"):
             refuse(f"{self.out} must end in .npz or .safetensors.")
-        encoder = load_encoder(self.encoder)
+        encoder = load_encoder(self.encoder, device=self.device)
         items = read_inputs(encoder, self.inputs)
         labels = self._read_labels(items)
         codes, rows, embeddings = self._encode(encoder, items)

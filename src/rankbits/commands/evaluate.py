@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from rankbits._check import refuse
-from rankbits._option import option
+from rankbits._option import DEVICE, option
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,9 @@ class Evaluate:
         None, "of an index: by bits, or by the queries' floats (default: the encoder's)"
     )
     run: str | None = option(None, "a TREC run file: query Q0 document rank score tag")
-    qrels: str | None = option(None, "the judgements of the run: query 0 document grade")
+    qrels: str | None = option(
+        None, "judgements of the queries or of the run: query 0 document grade, or as BEIR has it"
+    )
     k: tuple[int, ...] = option((10, 100, 1000), "cutoffs, as in 10,100,1000", "k")
     radius: int = option(2, "Hamming radius of the lookup figures")
     relevance: str = option("any", "any: shares a label; count: number of shared labels")
@@ -47,9 +49,10 @@ class Evaluate:
     markdown: bool = option(False, "print a Markdown table")
     html: str | None = option(None, "also write a self-contained page here")
     ray: str | None = option(None, "use a Ray cluster: local, auto, host:port or ray://host:port")
+    device: str = option("auto", DEVICE)
 
     def work(self) -> None:
-        if self.run or self.qrels:
+        if self.run or (self.qrels and not self.index):
             report = self._judge_run()
         elif not self.index or is_codes_file(self.index):
             report = self._judge_codes()
@@ -80,12 +83,13 @@ class Evaluate:
             refuse("--ray, --tie-break and --exclude-self are for two files of codes.")
         labels = read_labels_file(self.labels) if self.labels else None
         ask = parse_ask(self.ask)
-        with open_index(address, encoder=self.encoder, mode="r") as index:
+        with open_index(address, encoder=self.encoder, device=self.device, mode="r") as index:
             return evaluate_index(
                 index,
                 self.queries,
                 labels,
                 ask=ask,
+                qrels=self.qrels,
                 k=self.k,
                 radius=self.radius,
                 relevance=self.relevance,

@@ -10,8 +10,11 @@ import numpy as np
 
 from rankbits._check import refuse
 from rankbits._files import write_arrays
-from rankbits._option import option
+from rankbits._option import DEVICE, option
+from rankbits.commands.bits import split_columns
 from rankbits.data.examples import Examples
+from rankbits.data.folders import holds_texts
+from rankbits.data.labels import read_labels_file
 from rankbits.train.config import TrainConfig
 from rankbits.train.meter import print_line
 
@@ -20,12 +23,13 @@ if TYPE_CHECKING:
     from rankbits.encoder import Encoder
 
 NETWORK = "efficientnet-lite0"
+OWN_FLAGS = ("quantizer", "judge", "labels", "queries", "qrels", "column")
 
 
 @dataclass(frozen=True, init=False)
 class Train(TrainConfig):
-    """Train an encoder on a folder of images, a table or features; settings may come from a TOML
-    file: rankbits train birds/ -o birds.encoder, rankbits train run.toml --bits 32."""
+    """Train an encoder on images, texts or features; settings may come from a TOML file: rankbits
+    train birds/ -o birds.encoder, rankbits train texts.jsonl -o notes, rankbits train run.toml."""
 
     name: ClassVar[str] = "train"
     places: ClassVar[tuple[str, ...]] = ()
@@ -33,6 +37,16 @@ class Train(TrainConfig):
 
     quantizer: str = option("none", "fitted to the outputs at the end: itq, h2q, supervised")
     judge: bool = option(False, "embed the protocol's queries and database, and judge them")
+    labels: str | None = option(
+        None, "of texts: a file of labels, where they have none beside them"
+    )
+    queries: str | None = option(None, "of texts: queries to learn from, with --qrels")
+    qrels: str | None = option(
+        None, "of texts: which are relevant to a query, query 0 document grade, or as BEIR has it"
+    )
+    column: str | None = option(
+        None, "of texts: the columns to read, as in title,text (default: text)"
+    )
 
     def work(self) -> None:
         from rankbits.encoder.finishing import finish_run
@@ -42,8 +56,11 @@ class Train(TrainConfig):
         if not self.data or not self.out:
             refuse("Give the data and the encoder's folder: rankbits train FOLDER -o ENCODER.")
         config = TrainConfig().with_changes(
-            **{n: v for n, v in self.facts().items() if n not in ("quantizer", "judge")}
+            **{n: v for n, v in self.facts().items() if n not in OWN_FLAGS}
         )
+        if self.labels or self.queries or self.qrels or self.column or holds_texts(Path(self.data)):
+            self._train_texts(config)
+            return
         config, examples = suit_photographs(config)
         if examples is not None:
             self._freeze(config, examples)
@@ -59,6 +76,26 @@ class Train(TrainConfig):
             report = finish_run(run, self.quantizer, judge=self.judge, protocol=protocol)
             if report is not None:
                 print(report)
+
+    def _train_texts(self, config: TrainConfig) -> None:
+        from rankbits.texts import train_texts
+
+        if self.quantizer != "none" or self.judge:
+            refuse("--quantizer and --judge are not for texts: rankbits evaluate judges them.")
+        if config.preset is None:
+            print_line(
+                "A sentence model reads the texts as it is, and a layer of bits is trained on its "
+                "embeddings. With a GPU, --preset fine-tune trains all layers."
+            )
+        encoder = train_texts(
+            Path(str(config.data)),
+            None if self.labels is None else read_labels_file(self.labels),
+            queries=None if self.queries is None else Path(self.queries),
+            qrels=self.qrels,
+            columns=split_columns(self.column),
+            config=config,
+        )
+        print(f"{self.out}: {encoder}")
 
     def _freeze(self, config: TrainConfig, examples: Examples) -> None:
         from rankbits.encoder.frozen import LARGER, SMALLER, train_frozen
@@ -138,7 +175,7 @@ class Embed:
     part: str | None = option(None, "of a protocol: train, queries, database or validation")
     batch_size: int | None = option(None, "inputs at a time (default: 256; images on a CPU: 32)")
     workers: int = option(0, "processes that decode images")
-    device: str = option("auto", "'cpu', 'cuda', 'cuda:1'; auto: a GPU if there is one")
+    device: str = option("auto", DEVICE)
 
     def work(self) -> None:
         from rankbits.encoder.fitting import tell_left_out

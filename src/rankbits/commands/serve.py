@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rankbits._check import refuse
-from rankbits._option import option
+from rankbits._option import DEVICE, option
 from rankbits.data.texts import Texts
 from rankbits.encoder import Encoder
 from rankbits.encoder.finishing import JUDGED
@@ -46,6 +46,7 @@ class Serve:
     report: str | None = option(None, "a report in JSON (default: that of the encoder)")
     host: str = option("127.0.0.1", "address to listen on; 0.0.0.0 is every network")
     port: int = option(8080, "port to listen on; 0 for any free one")
+    device: str = option("auto", DEVICE)
     token: str | None = option(None, f"what writers must show (or ${TOKEN}); none: read-only")
 
     def work(self) -> None:
@@ -54,7 +55,8 @@ class Serve:
         if not self.index:
             refuse("Give the index: rankbits serve INDEX.")
         token = self.token or os.environ.get(TOKEN) or None
-        index = open_index(self.index, encoder=self.encoder, mode="w" if token else "r")
+        mode = "w" if token else "r"
+        index = open_index(self.index, encoder=self.encoder, device=self.device, mode=mode)
         try:
             items = self._items(index)
             if self.compare:

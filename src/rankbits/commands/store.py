@@ -15,7 +15,7 @@ import numpy as np
 from rankbits import _check
 from rankbits._check import refuse
 from rankbits._files import write_whole
-from rankbits._option import option
+from rankbits._option import DEVICE, option
 from rankbits.data.arrays import read_columns
 from rankbits.data.texts import Texts, make_snippet
 from rankbits.encoder.indexing import needs_encoder, open_index, read_index_items
@@ -99,6 +99,7 @@ class BuildIndex:
         None,
         "ids of codes: .npy, .npz, .txt (one a line) or a column of their file (default: ids)",
     )
+    device: str = option("auto", DEVICE)
 
     def work(self) -> None:
         if not self.encoder or not self.out:
@@ -110,7 +111,7 @@ class BuildIndex:
 
         if self.ids is not None:
             refuse("--ids belong to a file of codes; inputs have ids of their own.")
-        with make_index(self.encoder, self.inputs, self.out) as index:
+        with make_index(self.encoder, self.inputs, self.out, device=self.device) as index:
             print(
                 f"{self.inputs} -> {shown(self.out)}, {index.count():,} items of {index.bits} bits"
             )
@@ -168,6 +169,7 @@ class Search:
     out: str | None = option(None, "write ids and distances here, .npz", "o")
     json: bool = option(False, "print JSON")
     ray: str | None = option(None, "use a Ray cluster: local, auto, host:port or ray://host:port")
+    device: str = option("auto", DEVICE)
 
     def work(self) -> None:
         if not self.address or not self.queries:
@@ -192,9 +194,8 @@ class Search:
 
     def _here(self, path: str) -> tuple[Results, dict[Any, str]]:
         """The results, and how the texts begin that they are, where they are texts."""
-        assert self.address is not None
         options: dict[str, Any] = {}
-        with open_index(self.address, encoder=self.encoder, mode="r") as index:
+        with self._open() as index:
             queries = read_queries(path, index, self._ask())
             if self.where is not None:
                 if not hasattr(index, "scan"):
@@ -205,6 +206,10 @@ class Search:
             else:
                 results = index.search(queries, self.k, **options)
             return results, {} if self.out or self.json else read_texts(index, results)
+
+    def _open(self) -> Index:
+        assert self.address is not None
+        return open_index(self.address, encoder=self.encoder, device=self.device, mode="r")
 
     def _ask(self) -> str | None:
         if self.radius is not None:
@@ -222,7 +227,7 @@ class Search:
         if Path(path).is_file() and is_codes(path):
             queries: Codes | Questions = read_codes(path, self._ask())
         else:
-            with open_index(self.address, encoder=self.encoder, mode="r") as index:
+            with self._open() as index:
                 queries = read_queries(path, index, self._ask())
         k = self.k if self.radius is None else None
         assert self.ray is not None

@@ -24,6 +24,7 @@ from rankbits.data.tables import (
     is_table,
     read_table,
 )
+from rankbits.data.texts import SUFFIXES as TEXTS
 from rankbits.data.texts import TextRows, read_text_folder, read_text_table
 from rankbits.data.vectors import number_known, number_names, read_rows
 
@@ -81,16 +82,25 @@ def _read_file(source: Path) -> Examples:
     if not source.is_file():
         _check.refuse(f"{source} does not exist.")
     if is_table(source):
-        columns = read_table(source)
-        if find_column(columns, "text") and not find_column(columns, "path"):
+        if holds_texts(source):
             return _make_examples(source, read_text_table(source))
-        return _read_table(source, columns)
+        return _read_table(source, read_table(source))
     if source.suffix in ARRAYS:
         return _read_arrays(source)
     _check.refuse(
         f"{source} must be a folder of images, a table ({', '.join(TABLES)}) or arrays "
         f"({', '.join(ARRAYS)})."
     )
+
+
+def holds_texts(source: Path) -> bool:
+    """Whether a file or folder is one of texts: where ``read_examples`` gives these."""
+    if source.is_dir():
+        return not list_images(source) and bool(list_files(source, TEXTS))
+    if not source.is_file() or not is_table(source):
+        return False
+    columns = read_table(source)
+    return bool(find_column(columns, "text")) and not find_column(columns, "path")
 
 
 def list_images(folder: str | os.PathLike[str]) -> dict[str, tuple[str, ...]]:

@@ -1,7 +1,7 @@
 """TREC's two files: a run (what a system returned) and qrels (what was judged relevant).
 
 run    ``query Q0 document rank score tag``     the score decides, the rank column is not read
-qrels  ``query 0 document grade``
+qrels  ``query 0 document grade``, or ``query document grade`` below a line of names, as BEIR has it
 
 As in trec_eval, a document without a judgement is not relevant, and relevant documents that the run
 does not return count in the denominators. Unlike trec_eval, which orders equal scores by document
@@ -75,7 +75,7 @@ def read_judged(
     """
     _check.choice("negative", negative, ("refuse", "zero"))
     _check.choice("missing", missing, ("zero", "skip"))
-    judgements = _read_qrels(qrels, negative)
+    judgements = read_qrels(qrels, negative)
     returned = _read_run(run)
     names = [q for q in judgements if missing == "zero" or q in returned]
     if not any(q in returned for q in names):
@@ -120,9 +120,11 @@ def _read_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
     return returned
 
 
-def _read_qrels(path: str | os.PathLike[str], negative: str) -> dict[str, dict[str, int]]:
+def read_qrels(path: str | os.PathLike[str], negative: str = "refuse") -> dict[str, dict[str, int]]:
+    """Grades by query and document."""
     judgements: dict[str, dict[str, int]] = {}
-    for number, (query, _, document, text) in read_fields(path, "query 0 document grade"):
+    form, skip = ("query document grade", 1) if _is_beir(path) else ("query 0 document grade", 0)
+    for number, (query, *_, document, text) in read_fields(path, form, skip):
         try:
             grade = int(text)
         except ValueError:
@@ -138,3 +140,13 @@ def _read_qrels(path: str | os.PathLike[str], negative: str) -> dict[str, dict[s
             )
         judgements.setdefault(query, {})[document] = max(grade, 0)
     return judgements
+
+
+def _is_beir(path: str | os.PathLike[str]) -> bool:
+    """Whether the first line of qrels names three columns."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            words = file.readline().split()
+    except (OSError, UnicodeDecodeError):
+        return False
+    return len(words) == 3 and not words[2].lstrip("-").isdigit()

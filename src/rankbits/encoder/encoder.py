@@ -129,7 +129,11 @@ class Encoder:
             return self.quantizer.bits_
         if isinstance(self.network, SentenceModel):
             return self.network.dim
-        return int(self._outputs(1).shape[1])
+        shape = (self.reads.channels, self.reads.side, self.reads.side)
+        empty = torch.zeros(1, *(shape if self.reads.kind == "images" else (self.reads.dim,)))
+        assert self.network is not None
+        with torch.no_grad():
+            return int(self.network(empty.to(self.device)).shape[1])
 
     @cached_property
     def dim(self) -> int:
@@ -138,14 +142,11 @@ class Encoder:
             return self.quantizer.n_features_in_
         return self.bits
 
-    def _outputs(self, rows: int) -> torch.Tensor:
-        """What the network makes of empty inputs: their width is that of an embedding."""
-        assert self.network is not None
-        shape = (self.reads.channels, self.reads.side, self.reads.side)
-        empty = torch.zeros(rows, *(shape if self.reads.kind == "images" else (self.reads.dim,)))
-        with torch.no_grad():
-            found: torch.Tensor = self.network(empty)
-        return found
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        weights = () if self.network is None else self.network.parameters()
+        return next((part.device for part in weights), torch.device("cpu"))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -187,8 +188,7 @@ class Encoder:
             assert isinstance(examples.inputs, Texts)
             options.pop("workers", None)  # those decode images
             return embed_texts(self.network, examples.inputs, queries=queries, **options)
-        device = next((p.device for p in self.network.parameters()), torch.device("cpu"))
-        return embed(self.network, examples, self.view, device=device, **options)
+        return embed(self.network, examples, self.view, device=self.device, **options)
 
     def encode(self, inputs: Any, **options: Any) -> Codes:
         """``Codes`` of inputs, as ``embed`` takes them."""

@@ -17,13 +17,15 @@ from rankbits.encoder.texts import SENTENCES, load_model
 from rankbits.quantizers import Quantizer
 from rankbits.quantizers import load as load_quantizer
 from rankbits.train.body import BODY, load_body
+from rankbits.train.processes import device_of
 from rankbits.train.run import RUN, Inputs, Run, load_run
 
 
 def load(
-    path: str | os.PathLike[str], network: torch.nn.Module | None = None
+    path: str | os.PathLike[str], network: torch.nn.Module | None = None, device: str = "cpu"
 ) -> Encoder | Quantizer:
-    """Read an encoder's folder, or the file of a quantizer; ``network`` where it was your own.
+    """Read an encoder's folder, or the file of a quantizer; ``network`` where it was your own. The
+    network is put on ``device``: "cpu", "cuda", "cuda:1", or "auto", a GPU if there is one.
 
     >>> import tempfile
     >>> from rankbits import Sign
@@ -33,7 +35,7 @@ def load(
     Encoder(vectors of 4 -> 4 bits)
     """
     where = Path(path)
-    return load_encoder(where, network) if where.is_dir() else load_quantizer(where)
+    return load_encoder(where, network, device) if where.is_dir() else load_quantizer(where)
 
 
 def load_encoder(
@@ -49,7 +51,8 @@ def load_encoder(
     quantizer = None
     if (where / QUANTIZER).is_file():
         quantizer = load_quantizer(where / QUANTIZER)
-    if (where / RUN).is_file():
+    device = str(device_of(device))
+    if (where / RUN).is_file() and not (where / SENTENCES).is_file():
         return of_run(load_run(where, network, device), quantizer)
     reads, names = _read_about(where)
     if (where / SENTENCES).is_file():

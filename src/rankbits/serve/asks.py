@@ -16,6 +16,7 @@ from rankbits.types import Questions
 from rankbits.types.codes import check_fingerprint, check_same_encoder
 
 KINDS = ("id", "code", "vector", "text", "image")
+ROWS = ("codes", "vectors", "texts")  # what /add takes, one of them
 OPTIONS = ("k", "radius", "among", "histogram", "ask", "fingerprint")
 DEFAULT_K = 20
 
@@ -125,13 +126,14 @@ def check_whole(name: str, value: Any, least: int, most: int) -> int:
 
 
 def parse_add(raw: bytes, limits: Limits, fingerprint: str | None) -> tuple[list, str, list]:
-    """The ids of an /add body, "codes" or "vectors", and as many rows of them."""
-    body = parse_fields(raw, ("ids", "codes", "vectors", "fingerprint"))
+    """The ids of an /add body, "codes", "vectors" or "texts", and as many rows of them."""
+    body = parse_fields(raw, ("ids", *ROWS, "fingerprint"))
     refuse_other_encoder(body, fingerprint)
     ids = parse_list("ids", body.get("ids"), limits.batch)
-    if ("codes" in body) == ("vectors" in body):
-        reject(422, "Give either codes or vectors with the ids.")
-    name = "codes" if "codes" in body else "vectors"
+    names = [name for name in ROWS if name in body]
+    if len(names) != 1:
+        reject(422, f"Give codes, vectors or texts with the ids; got {len(names)} of them.")
+    name = names[0]
     rows = parse_list(name, body[name], limits.batch)
     if len(rows) != len(ids) or not rows:
         reject(422, f"{name} must have one row for each of {len(ids):,} ids; got {len(rows):,}.")
@@ -158,9 +160,9 @@ def parse_list(name: str, value: Any, most: int) -> list[Any]:
     return value
 
 
-def check_words(value: Any) -> str:
+def check_words(value: Any, name: str = "text") -> str:
     if not isinstance(value, str) or not value.strip():
-        reject(422, f"text must be some words; got {shorten(value)}.")
+        reject(422, f"{name} must be some words; got {shorten(value)}.")
     return value
 
 

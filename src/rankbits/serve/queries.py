@@ -25,6 +25,7 @@ class QueryReader:
     Codes, or one embedding, which is then read as a vector is. ``dims`` are the widths a vector may
     have, and ``fingerprint`` that of the encoder, where there is one. ``ask`` makes float questions
     of vectors, and ``prefers_floats`` says that searches should use them unless told otherwise.
+    ``texts``: list of str -> Codes, those of texts that are added.
     """
 
     vector: Callable[[np.ndarray], Codes] | None = None
@@ -35,6 +36,7 @@ class QueryReader:
     fingerprint: str | None = None
     ask: Callable[[np.ndarray], Questions] | None = None
     prefers_floats: bool = False
+    texts: Callable[[list[str]], Codes] | None = None
 
     @property
     def accepts(self) -> tuple[str, ...]:
@@ -76,6 +78,7 @@ def make_reader(encoder: Encoder | QueryReader | None) -> QueryReader:
         encoder.fingerprint,
         lambda vectors: encoder.ask_embeddings(embed(vectors)),
         encoder.asks_with == "questions",
+        encoder.encode if kind == "texts" else None,
     )
 
 

@@ -57,10 +57,11 @@ ADD = _object(
         "ids": IDS,
         "codes": {"type": "array", "items": HEX},
         "vectors": {"type": "array", "items": VECTOR},
+        "texts": {"type": "array", "items": {**TEXT, "minLength": 1}},
         "fingerprint": FINGERPRINT,
     },
     ["ids"],
-    *("codes", "vectors"),
+    *("codes", "vectors", "texts"),
 )
 REMOVE = _object({"ids": IDS}, ["ids"])
 ERROR = _object({"error": TEXT}, ["error"])

@@ -61,7 +61,7 @@ class Service:
         limits: Limits | None = None,
     ) -> None:
         self.index, self.items, self.report = index, items, report
-        self.limits = limits or Limits()
+        self.comparison, self.limits = compare, limits or Limits()
         self.reader = check_bits(make_reader(encoder), index.bits)
         check_same_encoder(self.reader.fingerprint, index.fingerprint, "the index")
         if token is not None and not re.fullmatch(r"[!-~]{8,}", token):
@@ -74,9 +74,8 @@ class Service:
         self._threads = ThreadPoolExecutor(2, "rankbits-decode")
         # a connection to a database elsewhere is one thread's; a file's writer leaves searches be
         self._writer = ThreadPoolExecutor(1, "rankbits-write") if here else self.batcher.thread
-        self._write_failed = False
+        self._embedding, self._write_failed = asyncio.Lock(), False
         self._began = monotonic()
-        self.comparison = compare
 
     @property
     def writable(self) -> bool:
@@ -142,7 +141,7 @@ class Service:
             raise Rejected(422, "The upload is truncated or damaged.") from error
 
     async def add(self, raw: bytes) -> dict[str, int]:
-        """Remember the codes or vectors of an /add body."""
+        """Remember the codes, vectors or texts of an /add body."""
         ids, name, rows = asks.parse_add(raw, self.limits, self.index.fingerprint)
         codes = await self._read_rows(name, rows)
 
@@ -157,17 +156,20 @@ class Service:
         if name == "codes":
             packed = np.frombuffer(b"".join(asks.parse_code(row, bits) for row in rows), np.uint8)
             return Codes(packed.reshape(len(rows), -1), bits)
-        if self.reader.vector is None:
-            reject(
-                422, "This service cannot make codes of vectors: it was started without a model."
-            )
+        encode: Any = self.reader.texts if name == "texts" else self.reader.vector
+        if encode is None:
+            reject(422, f"This service cannot make codes of {name}: it has no model of them.")
+        if name == "texts":
+            texts = [asks.check_words(row, "Each of texts") for row in rows]
+            async with self._embedding:  # a thread is left for those who search
+                return await self._run(self._threads, encode, texts)
         vectors = [asks.parse_vector(row, "Each of vectors") for row in rows]
         widths = {len(row) for row in vectors}
         for width in widths:
             self.reader.check_width(width)
         if len(widths) > 1:
             reject(422, "vectors must all be of one width.")
-        return await self._run(self._threads, self.reader.vector, np.stack(vectors))
+        return await self._run(self._threads, encode, np.stack(vectors))
 
     async def remove(self, raw: bytes) -> dict[str, int]:
         """Forget the ids of a /remove body."""

@@ -1,4 +1,5 @@
-"""Train sentence encoders by the ranking itself, inside sentence-transformers' trainer.
+"""Train sentence encoders by the ranking itself: ``train_texts``, in the trainer of this package;
+or inside sentence-transformers' own.
 
     from rankbits.texts import BitsEvaluator, RankingLoss, add_bits
 
@@ -6,8 +7,8 @@
     loss = RankingLoss(model, Nested(FastAP(bins=20), (64, 128)), signs="database", chunk=64)
     SentenceTransformerTrainer(model, args, train_dataset=pairs, loss=loss).train()
 
-It needs ``pip install 'rankbits[text]' 'sentence-transformers[train]'``, and ``BitsModel`` needs
-``'rankbits[mteb]'``; ``import rankbits`` does not load this room.
+The latter needs ``pip install 'rankbits[text]' 'sentence-transformers[train]'``, and ``BitsModel``
+needs ``'rankbits[mteb]'``; ``import rankbits`` does not load this room.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from rankbits import _check
 from rankbits.texts.boards import BitsModel
 from rankbits.texts.heads import add_bits
 from rankbits.texts.losses import RankingLoss
+from rankbits.texts.training import train_texts
 
-__all__ = ["BitsEvaluator", "BitsModel", "RankingLoss", "add_bits"]
+__all__ = ["BitsEvaluator", "BitsModel", "RankingLoss", "add_bits", "train_texts"]
 
 
 def __getattr__(name: str) -> Any:

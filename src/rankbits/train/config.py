@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rankbits import _check
-from rankbits._option import option
+from rankbits._option import DEVICE, option
 from rankbits.data.augment import KINDS
 
 # what may differ between a run and its resumption: where and how long, not what is computed
@@ -87,7 +87,9 @@ def _check_setting(name: str, value: Any) -> None:
 class DataSettings(Settings, title="data"):
     """What is learned from."""
 
-    data: str | None = option(None, "a folder of images, a table, an .npz, or a protocol's name")
+    data: str | None = option(
+        None, "a folder of images or texts, a table, an .npz, or a protocol's name"
+    )
     root: str | None = option(None, "where the protocols' files lie (default: RANKBITS_DATA)")
     validation: float = option(0.1, "share of your data held out for validation; 0: none")
     teachers: str | None = option(None, "runs that label images without labels: RUN,RUN")
@@ -99,7 +101,9 @@ class DataSettings(Settings, title="data"):
 class NetworkSettings(Settings, title="network"):
     """What makes embeddings, and how many numbers they have."""
 
-    model: str = option("auto", "linear, mlp, conv, efficientnet-lite0, resnet50, timm:NAME, ...")
+    model: str = option(
+        "auto", "linear, mlp, conv, resnet50, timm:NAME, ...; of texts a sentence model"
+    )
     weights: str | None = option(None, "'imagenet', or a file of weights to start from")
     bits: int | None = option(None, "outputs of a hash layer, one for each bit (default 64)")
     dim: int | None = option(None, "outputs of an embedding layer, instead of bits")
@@ -193,7 +197,7 @@ class RunSettings(Settings, title="run"):
 
     out: str | None = option(None, "the run's folder: weights, log, checkpoint", "o")
     seed: int = option(0, "seed of all random choices")
-    device: str = option("auto", "'cpu', 'cuda', 'cuda:1'; auto: a GPU if there is one")
+    device: str = option("auto", DEVICE)
     checkpoint_minutes: float = option(10.0, "minutes between checkpoints; 0: after every step")
     log_every: int = option(10, "steps between lines of log.jsonl")
     tensorboard: bool = option(True, "write TensorBoard's files too, where it is installed")

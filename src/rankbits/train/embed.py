@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -129,20 +130,36 @@ class Validation:
     others, so a ranking of those would favour a network that has memorised them. The training rows
     are the database only where they share classes with the held-out rows and there are fewer than
     ``FEW`` held-out rows for each class. At most ``QUERIES`` and ``DATABASE`` rows are used, drawn
-    by seed.
+    by seed. With ``grades`` (held, train) the held-out rows query all training rows instead.
     """
 
-    def __init__(self, train: Examples, held: Examples, *, binary: bool, seed: int = 0) -> None:
+    def __init__(
+        self,
+        train: Examples,
+        held: Examples,
+        *,
+        binary: bool,
+        seed: int = 0,
+        grades: np.ndarray | None = None,
+    ) -> None:
         draw = np.random.default_rng(seed)
-        self.binary = binary
+        self.binary, self.grades = binary, grades
         self.chance: float | None = None  # known after the first judgement
+        self.queries, self.database = held, train
+        if grades is None:
+            self._draw_rows(train, held, draw)
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def _draw_rows(self, train: Examples, held: Examples, draw: np.random.Generator) -> None:
         self.queries = _at_most(held, QUERIES, draw)
         if held.labels.ndim == 2:
             shared = bool((held.labels.any(0) & train.labels.any(0)).any())
         else:
             shared = bool(np.isin(held.labels, train.labels).any())
         few = len(self.queries) < FEW * self.queries.classes
-        self.database = _at_most(train, DATABASE, draw) if shared and few else None
+        self.database = _at_most(train, DATABASE, draw) if shared and few else self.queries
 
     def judge(
         self, model: torch.nn.Module, view: View | None, device: torch.device, **options: object
@@ -154,16 +171,18 @@ class Validation:
             return part.embeddings, examples.labels[part.rows]
 
         ours, labels = embed_part(self.queries)
-        others = (ours, labels) if self.database is None else embed_part(self.database)
+        alone = self.database is self.queries
+        others = (ours, labels) if alone else embed_part(self.database)
         to_codes = pack if self.binary else np.asarray
-        alone = self.database is None
-        report = evaluate(
-            to_codes(ours), to_codes(others[0]), labels, others[1], k=1, exclude_self=alone
-        )
+        grading: dict[str, Any] = {"relevance": self.grades}
+        if self.grades is None:
+            grading = {
+                "query_labels": labels, "database_labels": others[1], "exclude_self": alone
+            }  # fmt: skip
+        report = evaluate(to_codes(ours), to_codes(others[0]), k=1, **grading)
         if self.chance is None:  # where all codes are equal, any order is as likely as any other
             asking, asked = (pack(np.ones((len(rows), 1))) for rows in (labels, others[1]))
-            tied = evaluate(asking, asked, labels, others[1], k=1, exclude_self=alone)
-            self.chance = tied["mAP"]
+            self.chance = evaluate(asking, asked, k=1, **grading)["mAP"]
         constant = None
         if self.binary and len(ours) >= FEW:
             signs = pack(ours).signs()

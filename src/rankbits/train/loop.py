@@ -41,7 +41,7 @@ class Trainer:
 
     run: Run
     train: Examples
-    held: Examples | None
+    held: Examples | Validation | None
     sampler: Batches
     loss: BatchLoss
     processes: Processes
@@ -67,12 +67,14 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.amp == "fp16")
         self.steps = len(self.sampler) * config.epochs
         self.steps = min(self.steps, config.steps) if config.steps else self.steps
-        self.validation = None
-        if self.held is not None and len(self.held):
+        self.validation, held = None, self.held
+        if isinstance(held, Validation):
+            self.validation, held = held, held.queries
+        elif held is not None and len(held):
             binary = config.head == "hash"
-            self.validation = Validation(self.train, self.held, binary=binary, seed=config.seed)
+            self.validation = Validation(self.train, held, binary=binary, seed=config.seed)
         self.leads = self.processes.rank == 0
-        data = "" if self.run.folder is None else fingerprint_data(self.train, self.held)
+        data = "" if self.run.folder is None else fingerprint_data(self.train, held)
         self.keeper = Keeper(self.run, self.loss, self.optimiser, self.scaler, self.leads, data)
         self.diary = Diary(self.run.folder if self.leads else None, config.tensorboard)
         self.run.history = self.diary.rows

@@ -60,7 +60,7 @@ def inputs_of(examples: Examples, config: TrainConfig) -> Inputs:
     The small network sees small images at their own size; large networks see 224 x 224 pixels.
     """
     if isinstance(examples.inputs, Texts):
-        _check.refuse("Texts are not trained on here: rankbits fit makes bits of them.")
+        _check.refuse("Texts are trained on by rankbits.texts.train_texts, not here.")
     if isinstance(examples.inputs, np.ndarray) and examples.kind == "features":
         return Inputs("features", dim=examples.inputs.shape[1])
     if isinstance(examples.inputs, ImageFiles):

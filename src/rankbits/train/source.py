@@ -14,16 +14,18 @@ from rankbits.data.items import read_items
 from rankbits.data.protocol import Protocol
 from rankbits.data.splits import split_classes, split_own
 from rankbits.train.config import TrainConfig
+from rankbits.train.embed import Validation
 from rankbits.train.features import frozen_features
 from rankbits.train.teach import taught_examples
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Examples to learn from, those held out, and the protocol they come from, if any."""
+    """Examples to learn from, those held out or how they are judged, and the protocol they come
+    from, if any."""
 
     train: Examples
-    held: Examples | None
+    held: Examples | Validation | None
     protocol: Protocol | None = None
 
 

@@ -12,12 +12,14 @@ import torch
 
 from rankbits import _check
 from rankbits._files import alone, data_root, sweep_unfinished
+from rankbits.data.batches import Batches
 from rankbits.data.examples import Examples
 from rankbits.data.protocol import Protocol
 from rankbits.data.samplers import make_sampler
 from rankbits.losses.named import make_loss
 from rankbits.train.body import BODY, make_body, save_body
 from rankbits.train.config import TrainConfig
+from rankbits.train.embed import Validation
 from rankbits.train.loop import Trainer
 from rankbits.train.memory import BatchLoss
 from rankbits.train.meter import print_line
@@ -33,8 +35,9 @@ def train(
     config: TrainConfig | None = None,
     *,
     examples: Examples | None = None,
-    held: Examples | None = None,
+    held: Examples | Validation | None = None,
     protocol: Protocol | None = None,
+    sampler: str | Batches | None = None,
     model: str | torch.nn.Module | None = None,
     loss: str | Callable[..., torch.Tensor] | None = None,
     say: Callable[[str], None] | None = None,
@@ -44,9 +47,9 @@ def train(
 
     ``examples`` stand in for ``config.data`` (a share of them is held out, or ``held`` is given),
     and so do the training rows of a ``protocol``; ``model`` may be any module from inputs to
-    (M, width), and ``loss`` any callable of (embeddings, labels), instead of a name. With
-    ``config.out`` the run is kept in that folder, and the same call goes on with a run that was
-    stopped or killed.
+    (M, width), ``loss`` any callable of (embeddings, labels), and ``sampler`` any plan of batches,
+    instead of a name. With ``config.out`` the run is kept in that folder, and the same call goes
+    on with a run that was stopped or killed.
 
     >>> import rankbits as rb
     >>> from rankbits.data import Examples, digits
@@ -60,6 +63,8 @@ def train(
         changes["model"], model = model, None
     if isinstance(loss, str):
         changes["loss"], loss = loss, None
+    if isinstance(sampler, str):
+        changes["sampler"], sampler = sampler, None
     config = (config or TrainConfig()).with_changes(**changes)
     tell = say or print_line
     chosen = alpha_of(loss)  # by whoever made the loss, and theirs again afterwards
@@ -67,7 +72,9 @@ def train(
         config = config.with_changes(alpha=chosen)
     try:
         with torch.random.fork_rng(), ExitStack() as stack:
-            return _trainer(config, examples, held, protocol, model, loss, tell, stack).go()
+            return _trainer(
+                config, examples, held, protocol, sampler, model, loss, tell, stack
+            ).go()
     finally:
         if chosen is not None:
             set_alpha(loss, chosen)
@@ -76,8 +83,9 @@ def train(
 def _trainer(
     config: TrainConfig,
     examples: Examples | None,
-    held: Examples | None,
+    held: Examples | Validation | None,
     protocol: Protocol | None,
+    sampler: Batches | None,
     model: torch.nn.Module | None,
     loss: Callable[..., torch.Tensor] | None,
     say: Callable[[str], None],
@@ -106,17 +114,18 @@ def _trainer(
     chosen = loss or make_loss(config.loss, config.width, labels, **options)
     if loss is None and "alpha" in options and alpha_of(chosen) is not None:
         _check.refuse("alpha is a setting of the run; give it there, not in the loss's options.")
-    batches = make_sampler(
-        config.sampler,
-        labels,
-        source.train.categories,
-        config.batch_size,
-        per_class=config.per_class,
-        batches_per_pair=config.batches_per_pair,
-        seed=config.seed,
-        rank=processes.rank,
-        world=processes.world,
-    )
+    if sampler is None:
+        sampler = make_sampler(
+            config.sampler,
+            labels,
+            source.train.categories,
+            config.batch_size,
+            per_class=config.per_class,
+            batches_per_pair=config.batches_per_pair,
+            seed=config.seed,
+            rank=processes.rank,
+            world=processes.world,
+        )
     run = Run(model, config, inputs, folder, source.train.class_names)
     if processes.rank == 0:
         run.describe()
@@ -126,12 +135,12 @@ def _trainer(
         if source.held is not None:
             rows += f", {len(source.held):,} held out"
         weights = sum(p.numel() for p in model.parameters())
-        say(f"{rows}; {config.loss} on {weights:,} weights, {len(batches):,} batches an epoch")
+        say(f"{rows}; {config.loss} on {weights:,} weights, {len(sampler):,} batches an epoch")
     return Trainer(
         run,
         source.train,
         source.held,
-        batches,
+        sampler,
         BatchLoss(chosen, config.memory, config.hswd),
         processes,
         count_workers(config),
