@@ -95,8 +95,9 @@ def _allowed_topk(
 
     if not isinstance(queries, Words) or device is not None:
         return scan()
-    counted = mask is None or mask is segment.alive  # counting takes longer than a look-up
-    allowed = segment.live if counted else int(np.count_nonzero(mask))
+    allowed = segment.live
+    if mask is not None and mask is not segment.alive:  # counting takes longer than a look-up
+        allowed = int(np.count_nonzero(mask))
 
     def look_up(tables: Tables) -> Results:
         nearest, left = tables_topk(queries, tables, min(k, allowed), mask)
