@@ -87,7 +87,9 @@ def compare_batches(evidence: Evidence) -> Finding:
     grown, whole = rises(evidence, [place for _, place in points])
     if whole is None:
         return Finding(NONE)
-    said = f"The largest batch is {signed(whole.mean)} from the smallest in R@1; seeds: {whole.seeds}."
+    said = (
+        f"The largest batch is {signed(whole.mean)} from the smallest in R@1; seeds: {whole.seeds}."
+    )
     lines = [(f"{vary['batch_size']} images", place) for vary, place in points]
     return Finding(YES if grown else NO, said, show_birds(evidence, lines))
 
