@@ -1,4 +1,5 @@
-"""A real Milvus server through ``MilvusIndex``: fill, ask, write from four processes, kill.
+"""A real Milvus server through ``MilvusIndex``: fill, ask, ask while four processes write, kill
+while one writes.
 
     pip install --no-deps milvus==2.3.5
     python benchmarks/milvus_server.py [--save] [--rows 1000000]
@@ -29,11 +30,20 @@ import numpy as np
 import rankbits as rb
 from rankbits.indexes.addresses import open_index
 
-with open_index(sys.argv[1], 64, table="many") as index:
-    for step in range(10):
-        rng = np.random.default_rng([int(sys.argv[2]), step])
+place, table, seed, steps = sys.argv[1:]
+with open_index(place, 64, table=table) as index:
+    for step in range(int(steps)):
+        rng = np.random.default_rng([int(seed), step])
         index.add(rb.Codes(rng.integers(0, 256, (1000, 8), dtype=np.uint8), 64))
+        print(step, flush=True)
 """
+
+
+def begin_adding(place: str, table: str, seed: int, steps: int) -> subprocess.Popen[str]:
+    """A process that adds 1,000 codes a step without ids, and prints each step once it is
+    acknowledged."""
+    command = [sys.executable, "-c", ADDING, place, table, str(seed), str(steps)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
 def start(milvus: Any, folder: str) -> tuple[Any, float]:
@@ -73,11 +83,23 @@ def run(bench: Bench, milvus: Any, folder: str, rows: int) -> None:
                 )  # fmt: skip
                 bench.report(f"top-10 of {rows:,} codes, queries: {many}", timings, n=rows)
         begin = time.perf_counter()
-        writers = [
-            subprocess.Popen([sys.executable, "-c", ADDING, place, str(i)]) for i in range(4)
-        ]
-        assert [writer.wait(300) for writer in writers] == [0] * 4
+        writers = [begin_adding(place, "many", i, 10) for i in range(4)]
+        waits = []
+        with open_index(place) as index:
+            while any(writer.poll() is None for writer in writers):
+                at = len(waits) % len(queries)
+                asked = time.perf_counter()
+                near = index.search(queries[at : at + 1], 10).distances
+                waits.append(time.perf_counter() - asked)
+                assert (near == true[at : at + 1]).all(), "a search beside writers is wrong"
+                assert asked - begin < 600, "the writers do not end"
+        assert [writer.wait(10) for writer in writers] == [0] * 4
         seconds = time.perf_counter() - begin
+        low, median, high = (round(float(x), 3) for x in np.percentile(waits, (20, 50, 80)))
+        bench.note(
+            f"top-10 of {rows:,} codes while four processes add",
+            searches=len(waits), p20_s=low, median_s=median, p80_s=high,
+        )  # fmt: skip
         with open_index(place, table="many") as index:
             assert index.count() == 40_000, "rows of concurrent writers are lost"
         bench.note("four processes add 40,000 codes without ids", seconds=round(seconds, 1), lost=0)
@@ -85,16 +107,28 @@ def run(bench: Bench, milvus: Any, folder: str, rows: int) -> None:
         with open_index(place, table="many") as index:
             index.add(codes[:1000])
         bench.note("add 1,000 codes without ids", seconds=round(time.perf_counter() - begin, 2))
+        writer = begin_adding(place, "killed", 9, 1000)
+        assert writer.stdout is not None
+        kept = [int(writer.stdout.readline()) for _ in range(5)][-1]
         kill(server)
+        writer.kill()
+        kept = max([kept, *(int(line) for line in writer.communicate(timeout=30)[0].split())])
         server, seconds = start(milvus, folder)
         place = f"milvus:http://127.0.0.1:{server.listen_port}"
         begin = time.perf_counter()
         with open_index(place) as index, open_index(place, table="many") as other:
             assert (index.count(), other.count()) == (rows, 41_000), "acknowledged rows are lost"
             assert (index.search(queries, 10).distances == true).all()
+        with open_index(place, table="killed") as index:
+            for step in range(kept + 1):
+                rng = np.random.default_rng([9, step])
+                sent = rb.Codes(rng.integers(0, 256, (1000, 8), dtype=np.uint8), 64)
+                assert not index.search(sent, 1).distances.any(), "acknowledged rows are lost"
+            unfinished = index.count() - 1000 * (kept + 1)
         ready = time.perf_counter() - begin
         times = {"start_s": round(seconds, 1), "open_s": round(ready, 1)}
-        bench.note("kill -9, start, all rows there", lost=0, **times)
+        times |= {"acknowledged": 1000 * (kept + 1), "not_acknowledged_but_there": unfinished}
+        bench.note("kill -9 while a process adds, start, all rows there", lost=0, **times)
     finally:
         kill(server)
 

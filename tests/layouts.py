@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -127,6 +129,21 @@ def make_nus_wide(root: Path, labels: np.ndarray, absent: tuple[int, ...] = ()) 
     return root
 
 
+def show_images(root: Path, names: Iterable[Path] = ()) -> Path:
+    """Real images in place of what stands for them under a folder, and at ``names``: one of sixteen
+    colours each."""
+    colours = [io.BytesIO() for _ in range(16)]
+    for i, file in enumerate(colours):
+        Image.new("RGB", (24, 20), (16 * i, 80, 255 - 16 * i)).save(file, "JPEG")
+    kept = [write(root / ".colours" / f"{i}.jpg", f.getvalue()) for i, f in enumerate(colours)]
+    standing = [p for kind in ("jpg", "JPG", "JPEG") for p in root.rglob(f"*.{kind}")]
+    for i, path in enumerate([*(p for p in standing if p not in kept), *names]):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        os.link(kept[i % 16], path)
+    return root
+
+
 def make_coco(root: Path, train: int, val: int) -> Path:
     """Every tenth image has no label; image i has labels 7 i and 7 i + 3 of the 80."""
     kinds = [{"id": 3 * i + 1, "name": f"thing{i}"} for i in range(80)]
@@ -154,13 +171,18 @@ def make_imagenet100(root: Path, train: int, val: int, classes: int) -> Path:
     return root
 
 
-def make_products(root: Path) -> Path:
+def make_products(
+    root: Path, train: int = 3, test: int = 2, kinds: tuple[str, ...] = ("coffee_maker", "bicycle")
+) -> Path:
     folder = root / "Stanford_Online_Products"
     number = 0
-    for part, classes in (("train", (1, 2, 3)), ("test", (4, 5))):
+    for part, classes in (
+        ("train", range(1, train + 1)),
+        ("test", range(train + 1, train + test + 1)),
+    ):
         lines = ["image_id class_id super_class_id path"]
         for product in classes:
-            kind, name = (1, "bicycle") if product % 2 else (2, "coffee_maker")
+            kind, name = len(kinds) - product % len(kinds), kinds[product % len(kinds)]
             for i in range(3):
                 number += 1
                 lines.append(f"{number} {product} {kind} {name}_final/{product}_{i}.JPG")
@@ -169,13 +191,14 @@ def make_products(root: Path) -> Path:
     return root
 
 
-def make_inshop(root: Path) -> Path:
+def make_inshop(root: Path, more: Iterable[tuple[int, str, tuple[str, ...]]] = ()) -> Path:
     rows = []
     for item, clothes, parts in (
         (1, "WOMEN/Dresses", ("train", "train")),
         (2, "MEN/Denim", ("train", "train", "train")),
         (7, "WOMEN/Dresses", ("query", "gallery", "gallery")),
         (9, "WOMEN/Tees_Tanks", ("query", "gallery")),
+        *more,
     ):
         for i, part in enumerate(parts):
             name = f"img/{clothes}/id_{item:08}/{i:02}_1_front.jpg"
@@ -186,9 +209,10 @@ def make_inshop(root: Path) -> Path:
     return root
 
 
-def make_vehicleid(root: Path) -> Path:
+def make_vehicleid(root: Path, sizes: tuple[int, ...] = (800,)) -> Path:
     folder = root / "VehicleID_V1.0"
-    for name, vehicles in (("train_list", (10, 11, 12)), ("test_list_800", (20, 21))):
+    tests = [(f"test_list_{size}", (20, 21)) for size in sizes]
+    for name, vehicles in (("train_list", (10, 11, 12)), *tests):
         lines = [f"{100 * v + i:07} {v}" for v in vehicles for i in range(3)]
         write(folder / "train_test_split" / f"{name}.txt", "\n".join(lines) + "\n")
         for line in lines:

@@ -94,7 +94,8 @@ def test_a_recipe_runs_from_files_to_a_row(recipe, birds, graded):
     root = birds if recipe in BIRDS else graded
     seen = recipe.seen and 36
     small = replace(recipe, train=recipe.train | SMALL, seen=seen, quantizers=("none",))
-    (row,) = run_cell(small, small.cells(seed=0)[-1], Settings(str(root), "cpu", short=True))
+    settings = Settings(str(root), "cpu", short=True, recipes=str(RECIPES))
+    (row,) = run_cell(small, small.cells(seed=0)[-1], settings)
     wanted = {"hit@1", "hit@8", "MAP@R"} if recipe in BIRDS else {"NDCG", "mAP"}
     assert wanted <= set(row["figures"])
     assert 0 < row["value"] <= 1 and row["steps"] == 10

@@ -90,6 +90,16 @@ def test_a_chain_is_followed_to_its_end(folder):
     assert slow.train["options"] == exact.train["options"] and exact.train["lr"] == 0.2
 
 
+def test_a_later_file_of_a_list_is_over_an_earlier_one(folder):
+    write(folder, "made/_fast", "seeds = [5]\n[train]\nlr = 1.0\n")
+    write(folder, "made/two", 'extends = ["made/exact", "made/_fast"]\nbits = [8]\n')
+    (two,) = read_recipes(folder, ["made/two"])
+    assert (two.method, two.seeds, two.bits, two.train["lr"]) == ("exact", (5,), (8,), 1.0)
+    assert two.train["options"] == {"form": "exact", "delta": 1}
+    write(folder, "made/loop", 'extends = ["made/_fast", "made/loop"]\n')
+    assert "loop.toml, which itself begins with" in refusal_of(folder, "made/loop")
+
+
 def test_files_named_with_an_underscore_are_no_recipes(folder, capsys):
     assert list_names(folder) == ["made/exact"]
     assert [recipe.name for recipe in read_recipes(folder)] == ["made/exact"]
@@ -116,7 +126,9 @@ def test_a_missing_file_is_refused_with_both_files(folder):
     assert refusal_of(folder, "made/lost") == sentence
 
 
-@pytest.mark.parametrize("value", ['""', '"../made/_common"', '"/made/_common"', '["a"]', "3"])
+@pytest.mark.parametrize(
+    "value", ['""', '"../made/_common"', '"/made/_common"', '["/a"]', "[3]", "3"]
+)
 def test_only_a_file_below_the_folder_is_extended(folder, value):
     path = write(folder, "made/out", f"extends = {value}\n")
     sentence = f"extends of {path} must name a file below {folder}, without .toml; got "
@@ -138,4 +150,4 @@ def test_a_recipe_that_lacks_a_key_is_refused_by_its_own_name(folder):
 def test_every_committed_file_with_an_underscore_is_extended():
     files = {p.relative_to(RECIPES).with_suffix("").as_posix() for p in RECIPES.rglob("_*.toml")}
     text = "".join(path.read_text("utf-8") for path in RECIPES.rglob("*.toml"))
-    assert not {name for name in files if f'extends = "{name}"' not in text}
+    assert not {name for name in files if f'"{name}"' not in text}

@@ -186,8 +186,13 @@ def test_imagenet100_asks_with_the_validation_images(tmp_path, monkeypatch):
     monkeypatch.setattr(imagenet100, "CLASSES", 3)
     found = protocol("imagenet100", tmp_path)
     assert (len(found.train), len(found.queries), len(found.database)) == (390, 6, 396)
-    assert np.isin(found.train, found.database).all() and found.metric == "mAP@1000"
+    assert np.isin(found.train, found.database).all() and found.metric == "mAP@1000 retrieved"
     assert np.bincount(found.examples.labels[found.train]).tolist() == [130] * 3
+    other = protocol("imagenet-h2q", tmp_path)
+    assert np.array_equal(other.train, found.train) and len(other.database) == 396
+    asked = np.concatenate([other.queries, other.validation])
+    assert len(other.queries) == 3 and np.array_equal(np.sort(asked), found.queries)
+    assert other.tie_break and other.metric == "mAP@1000 retrieved"
 
 
 def test_products_categories_are_the_super_classes(tmp_path):
@@ -331,7 +336,7 @@ def test_headline_figures_are_figures_of_the_report():
     draw = np.random.default_rng(0)
     database = rb.pack(draw.normal(size=(5_000, 8)))
     report = rb.evaluate(database[:2], database, [0, 1], np.arange(5_000) % 2, k=(1, 1000, 5000))
-    used = {"mAP", "mAP@5000 retrieved", "mAP@1000", "hit@1", "NDCG"}
+    used = {"mAP", "mAP@5000 retrieved", "mAP@1000 retrieved", "hit@1", "NDCG"}
     named = {setting.judged.get("metric", "mAP") for setting in protocols.SETTINGS.values()}
     assert named == used and used <= set(report.figures)
 

@@ -15,6 +15,7 @@ from generated import (  # noqa: E402
     claims_fastap,
     claims_h2q,
     claims_mihash,
+    claims_new_sets,
     claims_rotations,
     claims_talr,
     evidence,
@@ -396,3 +397,20 @@ def test_times_by_length_are_those_of_the_benchmark():
 
 def test_numbers_are_spelled_as_the_papers_do():
     assert [short(v) for v in (0.8, -0.012, 1.0, 0.0)] == [".800", "-.012", "1.000", ".000"]
+
+
+def test_birds_reach_their_goal_only_by_several_seeds():
+    goal = claims_new_sets.beat_best(claims_new_sets.FROZEN)
+    seeds = {0: 0.50, 1: 0.52, 2: 0.49}
+    ours = [row("fastap/cub-frozen/fastap-40-bins", v, seed=s) for s, v in seeds.items()]
+    theirs = [row("fastap/cub-frozen/margin", v - 0.02, seed=s) for s, v in seeds.items()]
+    theirs += [row("fastap/cub-frozen/triplet", v - 0.01, seed=s) for s, v in seeds.items()]
+    theirs[-1]["value"] += 0.002
+    found = goal(Evidence(ours + theirs))
+    assert found.verdict == REACHED
+    assert "In R@1 +.009 from triplet margin, the best of the others; deviation .001" in (
+        found.sentence
+    )
+    assert found.table.count("\n") == 5
+    once = goal(Evidence([r for r in ours + theirs if r["seed"] == 0]))
+    assert once.verdict == MISSED and "one seed, which says nothing" in once.sentence

@@ -138,6 +138,22 @@ def test_the_papers_arithmetic():
     assert len(PartlyCategoryBatches(labels, 32, categories)) == 10 * 2 * 480 // 32
 
 
+@pytest.mark.parametrize("together", [1, 3, 4])
+def test_batches_of_another_number_of_categories(together):
+    """The supplement's comparison: as many batches an epoch as with pairs, in equal parts."""
+    labels = np.repeat(np.arange(60), 4)
+    one = CategoryBatches(labels, 24, labels // 10, batches_per_pair=2, together=together)
+    batches = list(one.plan(0))
+    assert len(batches) == len(one) == 15 * 2
+    times = np.zeros(6, int)
+    for batch in batches:
+        categories, counts = np.unique(labels[batch] // 10, return_counts=True)
+        assert len(categories) == together and set(counts.tolist()) == {24 // together}
+        assert np.unique(labels[batch], return_counts=True)[1].min() >= 2
+        times[categories] += 1
+    assert times.min() > 0 and len({tuple(batch) for batch in batches}) > 20
+
+
 def test_cursors_go_on_where_the_batch_before_ended():
     """Classes of 4 divide M/2 = 8: stretches of a category follow each other without a gap."""
     labels = np.repeat(np.arange(30), 4)
@@ -306,7 +322,15 @@ LABELS = np.repeat(np.arange(6), 3)
         (lambda: ClassBatches(LABELS, 4, per_class=5), "means 0 classes"),
         (lambda: CategoryBatches(LABELS, 4, None), "needs the category of each row"),
         (lambda: CategoryBatches(LABELS, 4, LABELS[:5]), "one row for each"),
-        (lambda: CategoryBatches(LABELS, 4, np.zeros(18, int)), "at least two categories"),
+        (lambda: CategoryBatches(LABELS, 4, np.zeros(18, int)), "at least 2 categories; got 1"),
+        (
+            lambda: CategoryBatches(LABELS, 6, LABELS // 3, together=3),
+            "at least 3 categories; got 2",
+        ),
+        (
+            lambda: CategoryBatches(LABELS, 5, LABELS, together=3),
+            "batch_size of at least 2 * 3; got 5",
+        ),
         (lambda: CategoryBatches(LABELS, 5, LABELS // 3), "must be even and at least 4; got 5"),
         (lambda: CategoryBatches(LABELS, 2, LABELS // 3), "must be even and at least 4; got 2"),
         (lambda: CategoryBatches(LABELS, 4, LABELS // 3 - 1), "9 rows have none"),

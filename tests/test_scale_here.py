@@ -33,15 +33,26 @@ class Lost(Exception):
     pass
 
 
+class Unschedulable(Exception):
+    pass
+
+
 class Here:
     """As much of Ray as is used. ``losses``: how many results are lost before any is had."""
 
     exceptions = SimpleNamespace(
-        WorkerCrashedError=Lost, NodeDiedError=Lost, ObjectLostError=Lost, RayTaskError=TaskError
+        WorkerCrashedError=Lost, NodeDiedError=Lost, ObjectLostError=Lost, RayTaskError=TaskError,
+        TaskUnschedulableError=Unschedulable,
+    )  # fmt: skip
+    util = SimpleNamespace(
+        scheduling_strategies=SimpleNamespace(
+            NodeAffinitySchedulingStrategy=lambda node, soft: (node, soft)
+        )
     )
 
     def __init__(self, losses=0, starts=()):
         self.losses, self.sent, self.starts, self.stopped = losses, 0, list(starts), 0
+        self.strategies, self.gone = [], False
 
     def is_initialized(self):
         return not self.starts
@@ -66,11 +77,24 @@ class Here:
                 self.sent += 1
                 return lambda: function(*part)
 
-            return SimpleNamespace(remote=send)
+            def options(scheduling_strategy):
+                self.strategies.append(scheduling_strategy)
+                return SimpleNamespace(remote=send)
+
+            return SimpleNamespace(remote=send, options=options)
 
         return task
 
+    def nodes(self):
+        hosts = {"10.0.0.1": True, "10.0.0.2": True, "10.0.0.3": False}
+        return [
+            {"NodeManagerAddress": host, "NodeID": f"id of {host}", "Alive": alive}
+            for host, alive in hosts.items()
+        ]
+
     def get(self, result):
+        if self.gone:
+            raise Unschedulable
         if self.losses:
             self.losses -= 1
             raise Lost
@@ -112,6 +136,25 @@ def test_shards_are_searched(here, tmp_path):
         scale.search(X, CODES, 3)
     with pytest.raises(rb.Refusal, match="address must be a path or begin with"):
         scale.search(CODES[:9], "nosuch://place", 3)
+
+
+def test_shards_stay_on_their_nodes(here, tmp_path):
+    wanted = rb.hamming_topk(CODES[:9], CODES, 7)
+    for name, part in (("a", slice(0, 90)), ("b", slice(90, 200))):
+        with open_index(tmp_path / name, 12) as index:
+            index.add(CODES[part], np.arange(200)[part])
+    places = [f"node:10.0.0.1:{tmp_path / 'a'}", f"node:10.0.0.2:{tmp_path / 'b'}"]
+    np.testing.assert_array_equal(scale.search(CODES[:9], places, 7).ids, wanted.ids)
+    assert here.strategies == [("id of 10.0.0.1", False), ("id of 10.0.0.2", False)]
+    for place, sentence in (
+        ("node:10.0.0.3:/x", "No node of this Ray cluster has the address 10.0.0.3"),
+        ("node:10.0.0.1", "is written node:ADDRESS:PATH"),
+    ):
+        with pytest.raises(rb.Refusal, match=sentence):
+            scale.search(CODES[:9], place, 7)
+    here.gone = True
+    with pytest.raises(rb.Refusal, match=r"The node 10\.0\.0\.1 was lost"):
+        scale.search(CODES[:9], places, 7)
 
 
 def test_shards_are_judged(here):

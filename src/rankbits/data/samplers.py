@@ -88,8 +88,10 @@ class ClassBatches(Batches):
             yield rows[spots[step < size]]
 
 
-class HalfBatches(Batches):
-    """Batches of two halves, each from a circle of the classes of one category."""
+class PartBatches(Batches):
+    """Batches of equal parts, each from a circle of the classes of one category."""
+
+    together = 2  # categories in a batch
 
     def __init__(
         self,
@@ -101,6 +103,7 @@ class HalfBatches(Batches):
         **options: int,
     ) -> None:
         super().__init__(labels, batch_size, **options)
+        _check_parts(self)
         self.categories = _number_categories(self, categories)
         self.per_class = per_class if per_class is None else _check.whole("per_class", per_class, 2)
         # a class in two categories counts as two
@@ -108,20 +111,23 @@ class HalfBatches(Batches):
         self._groups = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
 
     @abc.abstractmethod
-    def _pairs(self, draw: np.random.Generator) -> np.ndarray:
-        """The two circles of each batch (n, 2), counted in ascending order of categories."""
+    def _draw_circles(self, draw: np.random.Generator) -> np.ndarray:
+        """The circles of each batch (n, together), counted in ascending order of categories."""
 
     def _batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
         rings = make_circles(self._groups, self.categories, self.per_class, draw)
-        for pair in self._pairs(draw):
-            yield np.concatenate([rings[ring].take(self.batch_size // 2) for ring in pair])
+        size = self.batch_size // self.together
+        for chosen in self._draw_circles(draw):
+            yield np.concatenate([rings[ring].take(size) for ring in chosen])
 
 
-class CategoryBatches(HalfBatches):
+class CategoryBatches(PartBatches):
     """FastAP's *hard* scheme: half of a batch from one category of classes, half from another.
 
     Every unordered pair of different categories in random order, ``batches_per_pair`` batches
     each: 5 on Stanford Online Products (66 pairs: 330 batches an epoch), 2 on In-Shop (253: 506).
+    With ``together`` = 1, 3 or more categories in a batch, which the supplement compares with two,
+    an epoch has as many batches, and the categories of each are drawn anew.
     A category is a circle of its classes, in a new order each epoch, and goes on where the batch
     before left it. One of fewer than M/2 images gives all it has, and the batch is that much
     shorter: no image comes twice in a batch. ``per_class`` cuts larger classes into runs of about
@@ -139,8 +145,10 @@ class CategoryBatches(HalfBatches):
         categories: Any,
         *,
         batches_per_pair: int = 5,
+        together: int = 2,
         **options: Any,
     ) -> None:
+        self.together = _check.whole("together", together, 1)
         super().__init__(labels, batch_size, categories, **options)
         without = int((self.categories < 0).sum())
         if without:
@@ -149,19 +157,24 @@ class CategoryBatches(HalfBatches):
                 "(PartlyCategoryBatches, 'vehicleid', takes those)."
             )
         several = int(self.categories.max()) + 1
-        if several < 2:
-            _check.refuse("CategoryBatches needs at least two categories; got one.")
+        if several < max(2, together):
+            _check.refuse(
+                f"CategoryBatches needs at least {max(2, together)} categories; got {several}."
+            )
         self.batches_per_pair = _check.whole("batches_per_pair", batches_per_pair, 1)
         self._every_pair = np.array(list(itertools.combinations(range(several), 2)))
 
     def __len__(self) -> int:
         return len(self._every_pair) * self.batches_per_pair
 
-    def _pairs(self, draw: np.random.Generator) -> np.ndarray:
+    def _draw_circles(self, draw: np.random.Generator) -> np.ndarray:
+        if self.together != 2:
+            several = int(self.categories.max()) + 1
+            return np.stack([draw.permutation(several)[: self.together] for _ in range(len(self))])
         return np.repeat(draw.permutation(self._every_pair), self.batches_per_pair, axis=0)
 
 
-class PartlyCategoryBatches(HalfBatches):
+class PartlyCategoryBatches(PartBatches):
     """FastAP's scheme for VehicleID: half of a batch from a category, half from classes that have
     none (category -1).
 
@@ -186,9 +199,20 @@ class PartlyCategoryBatches(HalfBatches):
     def __len__(self) -> int:
         return int(self._times.sum())
 
-    def _pairs(self, draw: np.random.Generator) -> np.ndarray:
+    def _draw_circles(self, draw: np.random.Generator) -> np.ndarray:
         order = draw.permutation(np.repeat(np.arange(len(self._times)), self._times))
         return np.stack([order + 1, np.zeros_like(order)], axis=1)  # circle 0 has no category
+
+
+def _check_parts(sampler: PartBatches) -> None:
+    """Refuse a batch that halves do not fill, or whose parts have fewer than two images."""
+    name, size, parts = type(sampler).__name__, sampler.batch_size, sampler.together
+    if parts == 2 and (size % 2 or size < 4):
+        _check.refuse(
+            f"{name} fills a batch in halves: batch_size must be even and at least 4; got {size}."
+        )
+    if size < 2 * parts:
+        _check.refuse(f"{name} needs a batch_size of at least 2 * {parts}; got {size}.")
 
 
 def _number_categories(sampler: Batches, value: Any) -> np.ndarray:
@@ -199,11 +223,6 @@ def _number_categories(sampler: Batches, value: Any) -> np.ndarray:
     categories = _check.labels("categories", value, len(sampler.labels), names=True)
     if categories.ndim == 2:
         _check.refuse(f"categories must have shape (n,); got {categories.shape}.")
-    if sampler.batch_size % 2 or sampler.batch_size < 4:
-        _check.refuse(
-            f"{name} fills a batch in halves: batch_size must be even and at least 4; got "
-            f"{sampler.batch_size}."
-        )
     known = categories >= 0
     numbers = np.full(len(categories), -1, np.int64)
     numbers[known] = np.unique(categories[known], return_inverse=True)[1]
@@ -218,6 +237,7 @@ def make_sampler(
     *,
     per_class: int | None = None,
     batches_per_pair: int = 5,
+    together: int = 2,
     **options: int,
 ) -> Batches:
     """A sampler by name: "shuffled", "random", "hard", "vehicleid", or "auto"; ``options`` are
@@ -238,11 +258,11 @@ def make_sampler(
         return RandomBatches(labels, batch_size, **options)
     if name == "random":
         return ClassBatches(labels, batch_size, per_class=per_class, **options)
-    halves: dict[str, Any] = {"per_class": per_class, **options}
+    parts: dict[str, Any] = {"per_class": per_class, **options}
     if name == "vehicleid":
-        return PartlyCategoryBatches(labels, batch_size, categories, **halves)
-    halves["batches_per_pair"] = batches_per_pair
-    return CategoryBatches(labels, batch_size, categories, **halves)
+        return PartlyCategoryBatches(labels, batch_size, categories, **parts)
+    parts |= {"batches_per_pair": batches_per_pair, "together": together}
+    return CategoryBatches(labels, batch_size, categories, **parts)
 
 
 def _choose(

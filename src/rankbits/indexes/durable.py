@@ -168,6 +168,18 @@ class FileIndex(HammingIndex):
             self._writable()
             self._rewrite(self._state)
 
+    def build_tables(self) -> int:
+        """As of every ``HammingIndex``; those of the rows in the body of the file are written to
+        ``….tables`` beside it, where the next to open the index finds them. Call it after
+        ``compact``: what is in the journal has no tables in that file."""
+        with self._writing:
+            size = super().build_tables()
+            if self._mode == "w":
+                self._writable()
+                for segment in self._state.segments:
+                    segment.tables.save()
+        return size
+
     def _rewrite(self, state: Snapshot) -> None:
         """Put a file of ``state`` in place, locked before it is anybody's, and search that from now
         on; readers that began before keep the old one mapped."""

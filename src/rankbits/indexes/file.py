@@ -47,6 +47,8 @@ from rankbits.indexes import lock
 from rankbits.indexes.checks import read_facts
 from rankbits.indexes.ids import STRINGS, Column, decode, encode, encoded_size, joined
 from rankbits.indexes.segments import MOST_BITS, Segment, Snapshot
+from rankbits.indexes.table_files import TableFile
+from rankbits.indexes.tables import LazyTables
 from rankbits.kernels import Words
 
 MAGIC, VERSION, WITH_FACTS = b"RANKBITS", 1, 2
@@ -188,7 +190,9 @@ def read_body(
         refuse_damaged(path, "its ids cannot be read")
     if not column.distinct():
         refuse_damaged(path, "it holds an id twice")
-    segment = Segment(Words(words, header.bits), column, mapped=kept is not None)
+    block = Words(words, header.bits)
+    tables = LazyTables(block, TableFile(Path(f"{path}.tables"), head))
+    segment = Segment(block, column, mapped=kept is not None, tables=tables)
     return Body(header, Snapshot(header.bits, (segment,), facts), kept)
 
 

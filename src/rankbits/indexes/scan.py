@@ -93,18 +93,21 @@ def _allowed_topk(
             return _all_topk(asked, segment, k, device)
         return _mask_topk(asked, segment, k, mask)
 
+    if not isinstance(queries, Words) or device is not None:
+        return scan()
+    allowed = segment.live
+    if mask is not None and mask is not segment.alive:  # counting takes longer than a look-up
+        allowed = int(np.count_nonzero(mask))
+
     def look_up(tables: Tables) -> Results:
-        assert isinstance(queries, Words)
-        most = min(k, len(tables) if mask is None else int(np.count_nonzero(mask)))
-        nearest, left = tables_topk(queries, tables, most, mask)
+        nearest, left = tables_topk(queries, tables, min(k, allowed), mask)
         if len(left):
             rest = scan(_of(queries, left))
             nearest.ids[left], nearest.distances[left] = rest.ids, rest.distances
         return nearest
 
-    if not isinstance(queries, Words) or device is not None:
-        return scan()
-    case = (k.bit_length(), len(queries).bit_length(), mask is None)
+    share = len(segment.words) // max(1, allowed)
+    case = (k.bit_length(), len(queries).bit_length(), share.bit_length())
     return segment.tables.answer(case, len(queries), look_up, scan)
 
 

@@ -25,10 +25,12 @@ from rankbits.kernels.questions import (
 from rankbits.kernels.rows import scale_rows, scale_rows_backward
 from rankbits.kernels.tables import (
     Tables,
+    cut_parts,
     make_tables,
     tables_bytes,
     tables_topk,
     tables_within,
+    time_tables,
 )
 from rankbits.kernels.views import see_images, to_floats
 
@@ -40,6 +42,7 @@ __all__ = [
     "Tables",
     "Words",
     "check_precision",
+    "cut_parts",
     "hamming",
     "hamming_counts",
     "hamming_topk",
@@ -56,6 +59,7 @@ __all__ = [
     "tables_bytes",
     "tables_topk",
     "tables_within",
+    "time_tables",
     "to_floats",
     "words",
 ]

@@ -17,10 +17,11 @@ from rankbits.types import Results
 
 LONGEST = 22  # bits of a part: a table has an entry of 4 bytes for every value
 FEWER = (5, 3)  # bits of a part below log2(rows), for codes of one word and of several
-ONE_WORD = (2.0, 30.0, 1.0)  # what a value, a run of rows and a row cost, about nanoseconds
-MORE_WORDS = (2.0, 30.0, 25.0)  # rows of several words lie apart
+ONE_WORD = (2.0, 40.0, 2.5)  # what a value, a run of rows and a row cost, about nanoseconds
+MORE_WORDS = (2.0, 100.0, 15.0)  # rows of several words lie apart
 SAMPLE = 1 << 24  # rows of which a scan is timed
 TIMED = 32  # queries that are timed
+RETRY = 1.5  # queries that were given up are tried again for so many times the price
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +31,7 @@ class Tables:
     ``parts`` (tables, 4): the word, the lowest bit and the bits of each part, and where its table
     begins in ``begin``; ``rows`` (tables * n,); ``codes`` in the order of each table where they
     have one word, else by row. ``probe``, ``scan`` and ``scan_batch`` are seconds: of a unit of the
-    prices above, and of a row in a scan for one query and for each of many.
+    prices above, and of a row in a scan for one query and for each of 32.
     """
 
     parts: np.ndarray
@@ -41,6 +42,21 @@ class Tables:
     probe: float = 1.0
     scan: float = math.inf
     scan_batch: float = math.inf
+
+    @staticmethod
+    def empty(parts: np.ndarray, rows: int, bits: int) -> Tables:
+        """Tables to be filled."""
+        entries = int(parts[-1, 3]) + (1 << int(parts[-1, 2])) + 1
+        width = -(-bits // 64)
+        places = np.empty(len(parts) * rows, np.uint32)
+        codes = np.empty(rows * (len(parts) if width == 1 else width), np.uint64)
+        return Tables(parts.copy(), np.zeros(entries, np.uint32), places, codes, bits)
+
+    def freeze(self) -> Tables:
+        """Itself, none of whose arrays may be written to any more."""
+        for array in self.arrays:
+            array.flags.writeable = False
+        return self
 
     def __len__(self) -> int:
         return len(self.rows) // len(self.parts)
@@ -54,8 +70,11 @@ class Tables:
         return np.array(ONE_WORD if self.bits <= 64 else MORE_WORDS)
 
     def scan_seconds(self, queries: int) -> float:
-        """What a scan takes for each of so many queries."""
-        return len(self) * max(self.scan / queries, self.scan_batch)
+        """What a scan takes for each of so many queries, between what was timed for 1 and 32."""
+        if not self.scan_batch < self.scan:
+            return len(self) * self.scan_batch
+        share = min(1.0, math.log(queries) / math.log(TIMED))
+        return len(self) * self.scan ** (1 - share) * self.scan_batch**share
 
     def budget(self, queries: int) -> float:
         """What a thread may spend on each of so many queries in the time of a scan, by the
@@ -92,23 +111,22 @@ def make_tables(database: Words, *, timed: bool = True) -> Tables:
     """Tables over ``database``; where ``timed``, with what a scan and a look-up cost here."""
     words, bits = database.words, database.bits
     parts = cut_parts(bits, len(database))
-    begin = np.zeros(int(parts[-1, 3]) + (1 << int(parts[-1, 2])) + 1, np.uint32)
-    rows = np.empty((len(parts), len(database)), np.uint32)
-    one_word = len(words) == 1
-    codes = np.empty(rows.shape, np.uint64) if one_word else np.ascontiguousarray(words.T)
-    _module().sort_rows(words, parts, begin, rows, codes)
-    tables = Tables(parts, begin, rows.reshape(-1), codes.reshape(-1), bits)
-    for array in tables.arrays:
-        array.flags.writeable = False
-    return _time_costs(tables, database) if timed else tables
+    tables = Tables.empty(parts, len(database), bits)
+    rows = tables.rows.reshape(len(parts), -1)
+    if len(words) > 1:
+        tables.codes.reshape(len(database), -1)[:] = words.T
+    codes = tables.codes.reshape(-1, len(database))
+    _module().sort_rows(words, parts, tables.begin, rows, codes)
+    tables.freeze()
+    return time_tables(tables, database) if timed else tables
 
 
 def _module() -> Any:
     return backend.load("cpu", "tables")
 
 
-def _time_costs(tables: Tables, database: Words) -> Tables:
-    """With the seconds that looking up and scanning take on this machine for these codes."""
+def time_tables(tables: Tables, database: Words) -> Tables:
+    """The tables with the seconds that looking up and scanning these codes take here."""
     sample = Words(database.words[:, :SAMPLE], database.bits)
     places = np.linspace(0, len(database) - 1, TIMED).astype(np.int64)
     queries = Words(np.ascontiguousarray(database.words[:, places]), database.bits)
@@ -119,6 +137,7 @@ def _time_costs(tables: Tables, database: Words) -> Tables:
     def look_up() -> float:
         return _module().try_search(rows, tables.arrays, radius, tables.prices)
 
+    tables_topk(one, tables, 1)  # compiles what the first search would else wait for
     return replace(
         tables,
         probe=_least(look_up) / look_up(),
@@ -143,11 +162,20 @@ def tables_topk(
     """The k nearest of the ``allowed`` rows, at least k, as ``hamming_topk`` orders them; and the
     queries (n,) that were given up because a scan is cheaper, whose results mean nothing."""
     rows, mask = _lay_out(queries, tables, allowed)
+
+    def search(asked: np.ndarray, budget: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return _module().tables_topk(
+            asked, tables.arrays, mask, k, tables.bits, budget, tables.prices
+        )
+
     budget = tables.budget(max(1, len(rows)))
-    ids, distances, costs = _module().tables_topk(
-        rows, tables.arrays, mask, k, tables.bits, budget, tables.prices
-    )
-    return Results(ids, distances), np.flatnonzero(costs < 0)
+    ids, distances, costs = search(rows, budget)
+    left = np.flatnonzero(costs < 0)
+    few = tables.budget(max(1, len(left)))
+    if len(left) < len(rows) and few > RETRY * budget:  # a scan for few costs each of them more
+        ids[left], distances[left], costs[left] = search(rows[left], few)
+        left = left[costs[left] < 0]
+    return Results(ids, distances), left
 
 
 def tables_within(queries: Words, tables: Tables, radius: int) -> Results | None:

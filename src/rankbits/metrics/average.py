@@ -24,8 +24,8 @@ def average_precision(
     """Average precision, (Q,): TALR Eq. 6, at a cutoff Eq. 17.
 
     ``divide_by="relevant"``: by all relevant items of the database. ``"retrieved"``: by those
-    inside the top k, the AP@k of H2Q and most hashing scripts; an order with none in the top k
-    counts 0.
+    inside the top k, the AP@k of H2Q, of TALR's code (its Tables 1 and 2) and of most hashing
+    scripts; an order with none in the top k counts 0.
 
     >>> from rankbits import rank
     >>> ranking = rank([[1, 1, 2]], [[1, 0, 1]])

@@ -11,9 +11,10 @@ from rankbits.models.backbones import (
 from rankbits.models.classic import Classic
 from rankbits.models.convolution import SmallConv
 from rankbits.models.efficientnet import EfficientNetLite
+from rankbits.models.googlenet import GoogLeNet
 from rankbits.models.heads import MLP, EmbeddingHead, Features, HashHead
 from rankbits.models.pixels import Pixels
-from rankbits.models.resnet import ResNet50
+from rankbits.models.resnet import ResNet18, ResNet50
 from rankbits.models.weights import (
     PUBLISHED,
     Converted,
@@ -33,8 +34,10 @@ __all__ = [
     "Embedder",
     "EmbeddingHead",
     "Features",
+    "GoogLeNet",
     "HashHead",
     "Pixels",
+    "ResNet18",
     "ResNet50",
     "SmallConv",
     "convert_weights",

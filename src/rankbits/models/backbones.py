@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from rankbits import _check
-from rankbits.models.classic import LAYERS, Classic
+from rankbits.models.classic import Classic
 from rankbits.models.convolution import SmallConv
 from rankbits.models.heads import MLP, EmbeddingHead, Features, HashHead, check_dropout
 from rankbits.models.pixels import IMAGENET, Pixels
@@ -20,6 +20,7 @@ from rankbits.models.weights import PUBLISHED, load_published, load_weights
 
 HEADS = {"hash": HashHead, "embedding": EmbeddingHead}
 BACKBONES = ("linear", "mlp", "conv", *PUBLISHED)
+CONVOLUTIONS = ("alexnet", "vgg16")  # what is above their convolutions starts anew
 ELSEWHERE = {"torchvision": "pip install 'rankbits[vision]'", "timm": "pip install timm"}
 
 
@@ -35,8 +36,10 @@ def make_backbone(
     """Make a network that makes features, ``.features`` of them for each input.
 
     "linear" (features as they are) and "mlp" take (M, ``inputs``) rows; "conv", "resnet50",
-    "alexnet", "vgg16", "efficientnet-lite0" to 2, "torchvision:NAME" and "timm:NAME" take images,
-    (M, channels, H, W) RGB in [0, 1], and scale them as their weights need it. ``weights`` is None
+    "resnet18", "googlenet", "vgg-f", "alexnet" and "vgg16" (convolutions; "alexnet-full" and
+    "vgg16-full" have the layers above them), "efficientnet-lite0" to 2, "torchvision:NAME" and
+    "timm:NAME" take images, (M, channels, H, W) RGB in [0, 1], and scale them as their weights need
+    it. ``weights`` is None
     (random), "imagenet" (see ``convert_weights``; torchvision and timm have their own) or a file.
     ``features`` says how many numbers "mlp" and "conv" make; the others have their own.
     ``options`` go to the network.
@@ -54,7 +57,7 @@ def make_backbone(
         network = _build(SmallConv, name, {"channels": channels, "out": features}, options)
     elif name in PUBLISHED:
         _check_channels(name, channels)
-        if name in LAYERS:
+        if name in CONVOLUTIONS:
             network = _build(Classic, name, {"name": name}, options)
         else:
             network = _build(PUBLISHED[name].build, name, {}, options)
@@ -70,7 +73,7 @@ def make_backbone(
         )
     if weights is None:
         return network
-    new = ("top.",) if name in LAYERS else ()
+    new = ("top.",) if name in CONVOLUTIONS else ()
     if str(weights) != "imagenet":
         return load_weights(network, weights, new=new)
     if name not in PUBLISHED:

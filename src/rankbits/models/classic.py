@@ -1,7 +1,8 @@
-"""AlexNet and VGG-16: the convolutions of the hashing papers' networks, under a new top.
+"""AlexNet, VGG-16 and VGG-F: the networks of the hashing papers.
 
-Layers are numbered as in torchvision. Without it, only the weights of the convolutions can be had,
-so the layers above them start anew; ``torchvision:alexnet`` has the original top.
+AlexNet and VGG-16 have torchvision's layers (the files that H2Q starts from), VGG-F has those of
+K. Chatfield et al. (2014) as MatConvNet publishes them (TALR). The last layer, which names classes,
+is left out.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from rankbits import _check
 from rankbits.models.heads import check_dropout
 from rankbits.models.pixels import IMAGENET, Pixels
 
-# (channels, kernel, stride, padding) of a convolution, (kernel, stride) of a pooling
+# (channels, kernel, stride, padding) of a convolution, (kernel, stride) of a pooling, () for local
+# response normalisation
 LAYERS: dict[str, tuple[tuple[int, ...], ...]] = {
     "alexnet": (
         (64, 11, 4, 2), (3, 2), (192, 5, 1, 2), (3, 2), (384, 3, 1, 1), (256, 3, 1, 1),
@@ -24,16 +26,20 @@ LAYERS: dict[str, tuple[tuple[int, ...], ...]] = {
         for channels, times in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
         for layer in (*[(channels, 3, 1, 1)] * times, (2, 2))
     ),
+    "vgg-f": (
+        (64, 11, 4, 0), (), (3, 2), (256, 5, 1, 2), (), (3, 2), (256, 3, 1, 1), (256, 3, 1, 1),
+        (256, 3, 1, 1), (3, 2),
+    ),
 }  # fmt: skip
-GRID = {"alexnet": 6, "vgg16": 7}
+GRID = {"alexnet": 6, "vgg16": 7, "vgg-f": 6}
 FULL = 4096
 
 
 class Classic(nn.Module):
     """(M, 3, H, W) RGB in [0, 1] -> (M, features); ``side`` 224 is that of the published weights.
 
-    ``top="average"`` takes the mean over the image (256 features for AlexNet, 512 for VGG-16);
-    ``top="full"`` puts two new layers of 4096 with dropout where the original had its own.
+    ``top="average"`` takes the mean over the image (256 features, VGG-16: 512); ``top="full"`` has
+    the two layers of 4096 of the original, with ``dropout`` where it has it.
 
     >>> Classic("alexnet")(torch.rand(1, 3, 64, 64)).shape
     torch.Size([1, 256])
@@ -46,12 +52,17 @@ class Classic(nn.Module):
         _check.choice("name", name, tuple(LAYERS))
         _check.choice("top", top, ("average", "full"))
         check_dropout(dropout)
-        self.pixels = Pixels(*IMAGENET, side=64 if name == "alexnet" else 32)
+        if name == "vgg-f":
+            self.pixels = Pixels(IMAGENET[0], [1 / 255] * 3, side=64, keep_mean=True)
+        else:
+            self.pixels = Pixels(*IMAGENET, side=64 if name == "alexnet" else 32)
         layers: list[nn.Module] = []
         before = 3
         for layer in LAYERS[name]:
-            if len(layer) == 2:
-                layers.append(nn.MaxPool2d(*layer))
+            if not layer:
+                layers.append(nn.LocalResponseNorm(5, alpha=5e-4, k=2.0))
+            elif len(layer) == 2:
+                layers.append(nn.MaxPool2d(*layer, ceil_mode=name == "vgg-f"))
             else:
                 channels, kernel, stride, padding = layer
                 layers += [nn.Conv2d(before, channels, kernel, stride, padding), nn.ReLU()]
@@ -62,7 +73,8 @@ class Classic(nn.Module):
         self.top.append(nn.Flatten())
         if top == "full":
             for inputs in (before * GRID[name] ** 2, FULL):
-                self.top.extend([nn.Dropout(dropout), nn.Linear(inputs, FULL), nn.ReLU()])
+                full, drop = (nn.Linear(inputs, FULL), nn.ReLU()), nn.Dropout(dropout)
+                self.top.extend((*full, drop) if name == "vgg16" else (drop, *full))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         features: torch.Tensor = self.top(self.convolutions(self.pixels(images)))

@@ -17,7 +17,7 @@ class Pixels(nn.Module):
 
     ``mean`` and ``std`` are in the order of the result. Grey images (C = 1) are repeated for each
     of the network's colours. Whole numbers (0 to 255) are refused: their scale would be wrong
-    without a sign of it.
+    without a sign of it. ``keep_mean``: the mean is among the weights, for a file to say.
 
     >>> Pixels((0.5,), (0.5,))(torch.ones(1, 1, 2, 2)).unique()
     tensor([1.])
@@ -27,13 +27,19 @@ class Pixels(nn.Module):
     std: torch.Tensor
 
     def __init__(
-        self, mean: Sequence[float], std: Sequence[float], *, reverse: bool = False, side: int = 1
+        self,
+        mean: Sequence[float],
+        std: Sequence[float],
+        *,
+        reverse: bool = False,
+        side: int = 1,
+        keep_mean: bool = False,
     ) -> None:
         super().__init__()
         self.reverse, self.side = reverse, side
         for name, value in (("mean", mean), ("std", std)):
             shaped = torch.tensor(tuple(value), dtype=torch.float32).view(1, -1, 1, 1)
-            self.register_buffer(name, shaped, persistent=False)
+            self.register_buffer(name, shaped, persistent=keep_mean and name == "mean")
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         colours = self.mean.shape[1]

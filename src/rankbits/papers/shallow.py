@@ -8,7 +8,7 @@ import numpy as np
 from rankbits import _check
 from rankbits.data.examples import Examples
 from rankbits.encoder.finishing import Sides
-from rankbits.papers.cell import Clock, judge_codes
+from rankbits.papers.cell import Clock, judge_codes, make_config
 from rankbits.papers.recipe import Cell, Recipe
 from rankbits.papers.rows import Row, Settings, make_row
 from rankbits.papers.source import read_cell_source
@@ -17,7 +17,7 @@ from rankbits.quantizers import make_quantizer
 
 def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
     """A row for each quantizer asked for, by the names that ``rankbits fit --method`` knows."""
-    config = recipe.config(cell, root=settings.root, device=settings.device)
+    config = make_config(recipe, cell, settings)
     source = read_cell_source(config, recipe.seen, settings.short)
     protocol = source.protocol
     assert protocol is not None

@@ -95,4 +95,10 @@ def _shorten(protocol: Protocol) -> Protocol:
             splits[split] = rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
     if protocol.exclude_self:
         splits["database"] = splits["queries"]
-    return replace(protocol, **splits)
+    if protocol.examples.kind != "files":
+        return replace(protocol, **splits)
+    # a network that makes features reads all files there are
+    used = np.unique(np.concatenate([rows for rows in splits.values() if rows is not None]))
+    for split, rows in splits.items():
+        splits[split] = rows if rows is None else np.searchsorted(used, rows)
+    return replace(protocol, examples=protocol.examples.subset(used), **splits)

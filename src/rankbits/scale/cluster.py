@@ -78,15 +78,38 @@ def _end(processes: set[Any]) -> None:
             handle.poll()
 
 
+def find_node(ray: Any, host: str) -> str:
+    """Ray's id of the living node that has this address."""
+    nodes = {node["NodeManagerAddress"]: node["NodeID"] for node in ray.nodes() if node["Alive"]}
+    if host not in nodes:
+        _check.refuse(f"No node of this Ray cluster has the address {host}: {sorted(nodes)} do.")
+    return nodes[host]
+
+
 def mapped(
-    ray: Any, function: Callable, parts: Iterable[tuple], what: str, total: int | None = None
+    ray: Any,
+    function: Callable,
+    parts: Iterable[tuple],
+    what: str,
+    total: int | None = None,
+    host_of: Callable[[tuple], str | None] = lambda part: None,
 ) -> Iterator[Any]:
-    """``function(*part)`` for every part, somewhere; results in the order of the parts.
+    """``function(*part)`` for every part, somewhere or on the node that ``host_of(part)`` names;
+    results in the order of the parts.
 
     A worker that is lost costs its part another run, here or elsewhere, not the job. Twice as many
     parts as cores are out at a time, so that neither parts nor results pile up.
     """
-    task = ray.remote(max_retries=RETRIES)(function)
+    remote = ray.remote(max_retries=RETRIES)(function)
+
+    def send(part: tuple) -> Any:
+        host = host_of(part)
+        if host is None:
+            return remote.remote(*part)
+        strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+        there = strategy(find_node(ray, host), soft=False)
+        return remote.options(scheduling_strategy=there).remote(*part)
+
     errors = ray.exceptions
     lost = (errors.WorkerCrashedError, errors.NodeDiedError, errors.ObjectLostError)
     window = max(2, 2 * int(ray.cluster_resources().get("CPU", 1)))
@@ -98,7 +121,9 @@ def mapped(
             try:
                 return ray.get(result)
             except lost:
-                result = task.remote(*part) if again else None
+                result = send(part) if again else None
+            except errors.TaskUnschedulableError:
+                _check.refuse(f"The node {host_of(part)} was lost, and what it keeps with it.")
             except errors.RayTaskError as error:
                 if isinstance(error.cause, _check.Refusal):
                     raise error.cause from None
@@ -107,7 +132,7 @@ def mapped(
 
     with tqdm(total=total, unit=" parts", desc=what, disable=None) as bar:
         for part in parts:
-            out.append((part, task.remote(*part)))
+            out.append((part, send(part)))
             if len(out) >= window:
                 yield next_result()
                 bar.update()

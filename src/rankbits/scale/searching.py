@@ -31,9 +31,14 @@ def _opened(place: str, job: str) -> Index:
 
 
 def _in_index(
-    queries: Queries, k: int | None, radius: int | None, how: dict[str, Any], place: str, job: str
+    queries: Queries,
+    k: int | None,
+    radius: int | None,
+    how: dict[str, Any],
+    place: tuple[str | None, str],
+    job: str,
 ) -> tuple[np.ndarray, ...]:
-    index = _opened(place, job)
+    index = _opened(place[1], job)
     if k is not None:
         return _plain(index.search(queries, k, **how))
     return _plain(index.within(queries, radius or 0))
@@ -78,7 +83,9 @@ def search(
 
     ``database`` is ``Codes``, which go out in shards of ``rows`` and are found by row; or the
     address of an index (``rb.open_index``) that every worker can open; or several such addresses,
-    the shards of one database: ties come by shard, then in the order of each index.
+    the shards of one database: ties come by shard, then in the order of each index. A shard that
+    lies on the disk of one node stays there: ``node:10.0.0.2:/data/shard.index`` is opened by
+    workers of the node with that address alone.
 
     ``queries`` are ``Codes`` or, for the k nearest, ``Questions``, with ``precision`` and
     ``shortlist`` as in ``index.search``; several indexes have a shortlist each.
@@ -109,10 +116,10 @@ def search(
             listed = [database] if isinstance(database, (str, os.PathLike)) else list(database)
             _check.not_empty("list of indexes", len(listed))
             job = uuid.uuid4().hex
-            pieces, function = [(_absolute(place), job) for place in listed], _in_index
+            pieces, function = [(_split_host(str(place)), job) for place in listed], _in_index
         slices = spans(len(queries), QUERIES) or [slice(0, 0)]
         parts = [(queries[s], fetched, radius, how, *piece) for s in slices for piece in pieces]
-        found = mapped(ray, function, parts, "search", len(parts))
+        found = mapped(ray, function, parts, "search", len(parts), _host_of)
         merged = [_merged([next(found) for _ in pieces], fetched) for _ in slices]
     results = merged[0] if len(merged) == 1 else _stacked(merged)
     if fetched == k:
@@ -133,6 +140,21 @@ def _check_how(
     if radius is not None:
         _check.refuse("A radius is a Hamming distance, which questions do not have: give k.")
     return {"precision": precision} | ({} if shortlist is None else {"shortlist": shortlist})
+
+
+def _split_host(place: str) -> tuple[str | None, str]:
+    """The node that has an index, None for any, and the address of the index there."""
+    if not place.startswith("node:"):
+        return None, _absolute(place)
+    _, host, there = [*place.split(":", 2), "", ""][:3]
+    if not host or not there:
+        _check.refuse(f"A shard on a node is written node:ADDRESS:PATH; got {place!r}.")
+    return host, there
+
+
+def _host_of(part: tuple) -> str | None:
+    place = part[4]
+    return place[0] if isinstance(place, tuple) else None
 
 
 def _absolute(place: str | os.PathLike[str]) -> str:

@@ -35,8 +35,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 LEAST = {
     "seed": 0, "batch_size": 2, "memory": 0, "epochs": 0, "steps": 0, "patience": 0,
-    "validate_every": 1, "log_every": 1, "step_epochs": 1, "batches_per_pair": 1, "hidden": 1,
-    "bits": 1, "dim": 1, "chunk": 1, "per_class": 1, "side": 1,
+    "validate_every": 1, "log_every": 1, "step_epochs": 1, "batches_per_pair": 1, "together": 1,
+    "hidden": 1, "bits": 1, "dim": 1, "chunk": 1, "per_class": 1, "side": 1,
 }  # fmt: skip
 ABOVE_ZERO = ("lr", "head_multiple", "loss_multiple", "alpha", "alpha_end")
 SHARES = ("validation", "warmup", "dropout")  # below 1
@@ -160,6 +160,7 @@ class BatchSettings(Settings, title="batches"):
     sampler: str = option("auto", "'shuffled', 'random' (whole classes), 'hard', 'vehicleid'")
     per_class: int | None = option(None, "examples of a class in a batch ('random' sampler)")
     batches_per_pair: int = option(5, "batches for each pair of categories ('hard' sampler)")
+    together: int = option(2, "categories in a batch ('hard' sampler)")
 
 
 @dataclass(frozen=True)

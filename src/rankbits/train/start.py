@@ -122,6 +122,7 @@ def _trainer(
             config.batch_size,
             per_class=config.per_class,
             batches_per_pair=config.batches_per_pair,
+            together=config.together,
             seed=config.seed,
             rank=processes.rank,
             world=processes.world,

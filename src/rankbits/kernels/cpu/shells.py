@@ -15,6 +15,7 @@ from rankbits.kernels.cpu.popcount import popcount
 
 VALUES = 256  # of a shell whose places are looked up together
 AHEAD = 8  # runs whose memory is asked for before it is read; with 32 the requests wait in line
+FARTHER = 16  # the same of rows
 
 
 @intrinsic
@@ -99,15 +100,16 @@ def distance(query, codes, at):
 
 
 @njit(nogil=True, cache=True)
-def near_rows(query, codes, rows, first, last, limit, hits):
-    """As ``_near_codes``, of codes of several words, which lie by row."""
+def near_rows(query, codes, rows, count, limit, hits):
+    """Which of the first ``count`` rows, whose codes have several words, lie within the limit; how
+    many."""
     many, width = 0, query.shape[0]
-    for i in range(first, last + AHEAD):
-        if i < last:
+    for i in range(count + FARTHER):
+        if i < count:
             prefetch(codes, width * np.int64(rows[i]))
-        at = i - AHEAD
-        if at >= first and distance(query, codes, width * np.int64(rows[at])) <= limit:
-            hits[many] = at
+        at = np.int64(i - FARTHER)
+        if at >= 0 and distance(query, codes, width * np.int64(rows[at])) <= limit:
+            hits[many] = rows[at]
             many += 1
     return many
 

@@ -29,8 +29,9 @@ from rankbits.kernels.cpu.shells import (
     shell_cost,
 )
 
-PIECE = 256  # rows of a run compared before those near are looked at
-TRIAL = 0.05  # of the cost of a scan that is spent before it is known where the search will end
+PIECE = 256  # rows compared before those near are looked at
+START = 10_000.0  # what a query costs before anything is looked up, by the prices
+TRIAL = 0.1  # of the cost of a scan that is spent before it is known where the search will end
 
 
 @njit(nogil=True, cache=True)
@@ -80,7 +81,8 @@ def _search(query, parts, begin, rows, codes, allowed, k, limit, budget, prices)
     values = np.ones(tables)  # in the next shell
     exact = np.zeros(tables, np.bool_)
     firsts, lasts = np.empty(VALUES, np.int64), np.empty(VALUES, np.int64)
-    hits = np.empty(PIECE, np.int64)
+    hits = np.empty(2 * PIECE, np.int64)
+    pending, waiting = np.empty(2 * PIECE, np.uint32), 0  # rows whose codes are read together
     known, spent = -1, 0.0
     while known < limit:
         t = np.argmin(costs)
@@ -99,8 +101,8 @@ def _search(query, parts, begin, rows, codes, allowed, k, limit, budget, prices)
                 ahead += cost * min(left, tables)
                 cost *= growth
                 left -= tables
-            if spent + ahead > budget:
-                return keys[:0], -1.0 - spent
+            if START + spent + ahead > budget:
+                return keys[:0], -START - spent
         flips = (np.uint64(1) << np.uint64(weight)) - np.uint64(1)
         while flips < np.uint64(1) << length:
             many, flips = runs_of_shell(table, value, length, weight, flips, firsts, lasts)
@@ -117,11 +119,17 @@ def _search(query, parts, begin, rows, codes, allowed, k, limit, budget, prices)
                 for first in range(t * n + firsts[i - AHEAD], end, PIECE):
                     last = min(first + PIECE, end)
                     if width > 1:
-                        near = near_rows(query, codes, rows, first, last, limit, hits)
+                        for place in range(first, last):
+                            pending[waiting] = rows[place]
+                            waiting += 1
+                        if waiting < PIECE and (last < end or i < many + AHEAD - 1):
+                            continue
+                        near = near_rows(query, codes, pending, waiting, limit, hits)
+                        waiting = 0
                     else:
                         near = near_codes(query[0], codes, first, last, limit, hits)
                     for h in range(near):
-                        row = np.int64(rows[hits[h]])
+                        row = hits[h] if width > 1 else np.int64(rows[hits[h]])
                         at = width * row if width > 1 else hits[h]
                         far = distance(query, codes, at)
                         key = np.uint64(far) << np.uint64(32) | np.uint64(row)
@@ -150,8 +158,8 @@ def _search(query, parts, begin, rows, codes, allowed, k, limit, budget, prices)
         values[t] *= growth
         costs[t] = prices[0] * values[t]
         exact[t] = False
-    found = np.sort(keys[:filled])
-    return (found[:k] if k else found), spent
+    nearest = np.sort(keys[:filled])
+    return (nearest[:k] if k else nearest), START + spent
 
 
 @njit(nogil=True, cache=True)
@@ -176,15 +184,16 @@ def try_search(queries, tables, radius, prices):
 def tables_topk(queries, tables, allowed, k, bits, budget, prices):  # type: ignore[no-untyped-def]
     """ids (Q, k), distances (Q, k) and costs (Q,), negative where a query was given up."""
     (queries,) = read_only(queries)
-    ids, found = np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.int32)
+    ids = np.empty((len(queries), k), np.int64)
+    distances = np.empty((len(queries), k), np.int32)
     costs = np.empty(len(queries))
 
     def work(tile: slice) -> None:
         several = queries[tile], tables, allowed, k, bits, budget, prices
-        _topk_tile(*several, ids[tile], found[tile], costs[tile])
+        _topk_tile(*several, ids[tile], distances[tile], costs[tile])
 
     run_tasks(work, tiles(len(queries), 16))
-    return ids, found, costs
+    return ids, distances, costs
 
 
 def tables_within(queries, tables, allowed, radius, budget, prices):  # type: ignore[no-untyped-def]
