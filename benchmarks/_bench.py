@@ -145,7 +145,9 @@ def _commit() -> str:
     git = ["git", "--no-optional-locks", "-C", str(HERE)]  # others may be committing meanwhile
     try:
         head = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True)
-        changes = subprocess.check_output([*git, "status", "--porcelain"])
+        # rows that were just written change nothing that is measured
+        code = ["--", ":/src", ":/benchmarks/*.py", ":/pyproject.toml"]
+        changes = subprocess.check_output([*git, "status", "--porcelain", *code])
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return head.strip() + ("-dirty" if changes else "")
