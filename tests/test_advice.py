@@ -114,7 +114,7 @@ def test_chance_is_the_mean_precision_of_random_orders():
     draw = np.random.default_rng(0)
     held = Examples(draw.normal(size=(200, 3)).astype(np.float32), np.arange(200) % 4)
     judge = Validation(held, held, binary=False)
-    assert judge.database is None
+    assert judge.database is judge.queries
     chance = judge.judge(torch.nn.Identity(), None, torch.device("cpu")).chance
     precisions = []
     for _ in range(300):  # of a query with 49 relevant rows among 199

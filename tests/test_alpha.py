@@ -95,6 +95,7 @@ def test_recipes_name_it_so_that_their_rows_stay():
         recipe
         for recipe in read_recipes(RECIPES)
         if recipe.train.get("loss") in ("tie-aware-ap", "tie-aware-ndcg", "mihash")
+        and recipe.kind != "example"  # nothing is trained there
     ]
     assert len(named) > 30
     for recipe in named:
