@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from generated.claims import NO, NONE, YES, Claim, Finding, compare, conclude, unavailable
+from generated.claims import NO, NONE, YES, Claim, Finding, Part, compare, conclude, unavailable
 from generated.evidence import Evidence, Gap, Place, counted, signed
 from generated.rows import table
 
@@ -101,7 +101,9 @@ def convergence(evidence: Evidence) -> Finding:
 
 
 def peers(evidence: Evidence) -> Finding:
-    lines, own, beyond = [], [], []
+    lines = []
+    own: list[Part] = []
+    beyond: list[Part] = []
     for data in SETS:
         under = f"fastap/{data}-peers"
         ours = ("FastAP", Place(f"{under}/fastap"))

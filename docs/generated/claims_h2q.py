@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from generated.claims import (
     NO,
@@ -77,10 +79,9 @@ def consistently(evidence: Evidence) -> Finding:
     """H2Q against penalties and HSWD: the paper's way of training first, then the frozen one."""
 
     def judge(under: str, names: Sequence[str]) -> Finding:
-        kinds = {"penalties": penalties, "HSWD": sliced}
+        kinds: dict[str, Callable[..., Any]] = {"penalties": penalties, "HSWD": sliced}
         if under == T1:
-            kinds = {k: (lambda n, k=k: table2({"penalties": "penalty", "HSWD": "hswd"}[k], n))
-                     for k in kinds}  # fmt: skip
+            kinds = {"penalties": partial(table2, "penalty"), "HSWD": partial(table2, "hswd")}
         parts = [
             compare(evidence, f"{NETWORKS[under]}, of {said}",
                     (p for p in zip(table1("h2q", under, names), lines(names), strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from generated.claims import NO, NONE, OPEN, SEEDS, YES, Finding, compare, conclude
+from generated.claims import NO, NONE, OPEN, SEEDS, YES, Finding, Part, compare, conclude
 from generated.evidence import Evidence, Gap, counted, grid, short, signed
 from generated.h2q_lines import (
     AWARE,
@@ -24,7 +24,9 @@ from generated.h2q_lines import (
 
 def improves(evidence: Evidence) -> Finding:
     """H2Q against no rotation: the paper's losses and counting, by each solver that has rows."""
-    own, beyond, lines = [], [], []
+    own: list[Part] = []
+    beyond: list[Part] = []
+    lines = []
     for under, how in NETWORKS.items():
         bits = evidence.bits(under)
         for solver, said in SOLVERS.items():

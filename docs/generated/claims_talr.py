@@ -81,8 +81,8 @@ def growing(evidence: Evidence) -> Finding:
 
     def pair(under: str, form: str) -> list[tuple[Line, Line]]:
         start = FOLDERS[under][1].replace("simple", form)
-        places = (Place(f"{under}/{start}-{how}") for how in ("grow", "fixed"))
-        return [tuple(("", place) for place in places)]  # type: ignore[misc]
+        grow, fixed = (Place(f"{under}/{start}-{how}") for how in ("grow", "fixed"))
+        return [(("", grow), ("", fixed))]
 
     bits = LENGTHS[1]
     simple = [compare(evidence, FOLDERS[f][0], pair(f, "simple"), bits) for f in (LONG, TUNED, S1)]

@@ -155,7 +155,10 @@ def distances(evidence: Evidence, shows: str) -> str:
     for said, name in SHOWN.items():
         shares = share_pairs(evidence, name)
         if shares and "authors" not in said:
-            curves = {kind: list(enumerate(values)) for kind, values in shares.items()}
+            curves = {
+                kind: [(float(at), share) for at, share in enumerate(values)]
+                for kind, values in shares.items()
+            }
             panels.append(Panel(said.partition(",")[0], lines=curves))
     return lines(panels[:2], shows, "Hamming distance", "share of pairs", 8) if panels else ""
 

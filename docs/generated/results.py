@@ -101,7 +101,7 @@ def differences(evidence: Evidence, folder: str) -> str:
     """What differs from the paper: first what all methods share, then each method's own."""
     methods: dict[str, list[str]] = {}
     for row in evidence.named(folder):
-        text = recipe_texts(folder).get(row["name"], row["differs"])
+        text = recipe_texts(folder).get(row["name"]) or row["differs"]
         clauses = methods.setdefault(row["method"], [])
         clauses += [clause for clause in text.split("; ") if clause not in clauses]
     if not methods:
