@@ -15,7 +15,7 @@ import torch
 
 from rankbits import _check
 from rankbits.losses.histogram import rows_of_floats
-from rankbits.losses.protocol import takes_alpha
+from rankbits.losses.protocol import OfLoss
 
 SHARES = (0.05, 0.01, 0.002, 0.001)
 GRADES = (1, 2, 5, 10)
@@ -82,7 +82,7 @@ def neighbour_grades(
     return graded
 
 
-class Neighbours(torch.nn.Module):
+class Neighbours(OfLoss):
     """``loss`` without labels: ``Neighbours(loss, inputs)(embeddings, rows)``, where ``rows`` (M,)
     say which of ``inputs`` (n, dim) each embedding is of.
 
@@ -123,18 +123,6 @@ class Neighbours(torch.nn.Module):
         self.register_buffer("inputs", held, persistent=False)
         limits = neighbour_thresholds(held, shares, seed=seed)
         self.register_buffer("thresholds", limits, persistent=False)
-
-    @property
-    def takes_alpha(self) -> bool:
-        return takes_alpha(self.loss)
-
-    @property
-    def alpha(self) -> Any:
-        return self.loss.alpha
-
-    @alpha.setter
-    def alpha(self, value: float) -> None:
-        self.loss.alpha = value  # type: ignore[assignment]
 
     def forward(
         self, embeddings: torch.Tensor, rows: Any, *, database_labels: Any = None, **options: Any

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from rankbits import _check
-from rankbits.losses.protocol import takes_alpha, takes_database
+from rankbits.losses.protocol import OfLoss, takes_database
 
 
-class Nested(torch.nn.Module):
+class Nested(OfLoss):
     """The mean of ``loss`` over prefixes of the embeddings: the first bits alone are good codes.
 
     ``prefixes`` are numbers of leading columns; all columns count as well. Codes trained so can be
@@ -32,15 +32,7 @@ class Nested(torch.nn.Module):
         self.prefixes = tuple(_check.whole("A prefix", n, 1) for n in prefixes)
         if any(after <= before for before, after in itertools.pairwise(self.prefixes)):
             _check.refuse(f"prefixes must grow; got {self.prefixes}.")
-        self.takes_alpha, self.takes_database = takes_alpha(loss), takes_database(loss)
-
-    @property
-    def alpha(self) -> float:
-        return self.loss.alpha  # type: ignore[no-any-return, return-value]
-
-    @alpha.setter
-    def alpha(self, value: float) -> None:
-        self.loss.alpha = value  # type: ignore[assignment]
+        self.takes_database = takes_database(loss)
 
     def forward(
         self,

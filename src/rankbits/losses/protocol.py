@@ -11,6 +11,10 @@ A loss is any callable of (embeddings, labels) -> scalar. It may say more by att
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
+
 
 def takes_alpha(loss: object) -> bool:
     return bool(getattr(loss, "takes_alpha", False))
@@ -22,3 +26,21 @@ def takes_database(loss: object) -> bool:
 
 def takes_rows(loss: object) -> bool:
     return bool(getattr(loss, "takes_rows", False))
+
+
+class OfLoss(torch.nn.Module):
+    """A loss made of another one, ``loss``, whose alpha it shows as its own."""
+
+    loss: torch.nn.Module
+
+    @property
+    def takes_alpha(self) -> bool:
+        return takes_alpha(self.loss)
+
+    @property
+    def alpha(self) -> Any:
+        return self.loss.alpha
+
+    @alpha.setter
+    def alpha(self, value: float) -> None:
+        self.loss.alpha = value  # type: ignore[assignment]

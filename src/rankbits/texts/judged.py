@@ -15,13 +15,13 @@ from rankbits import _check
 from rankbits.data.batches import Batches
 from rankbits.data.splits import make_draw, shuffle
 from rankbits.losses.named import LOSSES
-from rankbits.losses.protocol import takes_alpha, takes_database
+from rankbits.losses.protocol import OfLoss, takes_database
 from rankbits.texts.losses import Judgements, find_different, grade_pairs
 
 DRAWN = 3  # documents of no query beside each pair of a query and its document
 
 
-class JudgedLoss(torch.nn.Module):
+class JudgedLoss(OfLoss):
     """``loss`` of a batch in which the queries rank the documents.
 
     ``forward(rows, numbers)`` takes the outputs (n, bits) and the numbers of their texts; those
@@ -35,15 +35,6 @@ class JudgedLoss(torch.nn.Module):
         names = tuple(name for name, kind in LOSSES.items() if takes_database(kind))
         self.loss = LOSSES[_check.choice("loss", loss, names)](**options)
         self.documents, self.judgements = documents, judgements
-        self.takes_alpha = takes_alpha(self.loss)
-
-    @property
-    def alpha(self) -> float:
-        return self.loss.alpha  # type: ignore[no-any-return, return-value]
-
-    @alpha.setter
-    def alpha(self, value: float) -> None:
-        self.loss.alpha = value  # type: ignore[assignment]
 
     def forward(self, rows: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
         names, _, first = find_different(numbers)
