@@ -250,6 +250,7 @@ def test_whoever_lets_requests_pile_up_is_ended_before_anybody_else():
         honest.sendall(WHOLE)
         wait_for(lambda: crowd.app.inside == 1)
         greedy = [connect(port) for _ in range(12)]
+        wait_for(lambda: len(crowd.open) == 13)
         for line in greedy:
             line.sendall(WHOLE * 30)
         wait_for(lambda: len(crowd.open) < 13)

@@ -39,7 +39,7 @@ class Tables:
     rows: np.ndarray
     codes: np.ndarray
     bits: int
-    probe: float = 1.0
+    probe: float = 1e-9
     scan: float = math.inf
     scan_batch: float = math.inf
 
@@ -128,22 +128,33 @@ def _module() -> Any:
 def time_tables(tables: Tables, database: Words) -> Tables:
     """The tables with the seconds that looking up and scanning these codes take here."""
     sample = Words(database.words[:, :SAMPLE], database.bits)
-    places = np.linspace(0, len(database) - 1, TIMED).astype(np.int64)
-    queries = Words(np.ascontiguousarray(database.words[:, places]), database.bits)
+    queries = Words(_take_rows(database, 0), database.bits)
     one = Words(np.ascontiguousarray(queries.words[:, :1]), database.bits)
-    rows = np.ascontiguousarray(queries.words.T)
-    radius = min(2 * len(tables.parts), tables.bits)  # every table by flips of one bit, one of two
-
-    def look_up() -> float:
-        return _module().try_search(rows, tables.arrays, radius, tables.prices)
-
     tables_topk(one, tables, 1)  # compiles what the first search would else wait for
-    return replace(
-        tables,
-        probe=_least(look_up) / look_up(),
-        scan=_least(lambda: hamming_topk(one, sample, 10)) / len(sample),
-        scan_batch=_least(lambda: hamming_topk(queries, sample, 10)) / len(sample) / TIMED,
-    )
+    scan = _least(lambda: hamming_topk(one, sample, 10)) / len(sample)
+    batch = _least(lambda: hamming_topk(queries, sample, 10)) / len(sample) / TIMED
+    probe = _time_look_ups(tables, database, batch * len(database))
+    return replace(tables, probe=probe, scan=scan, scan_batch=batch)
+
+
+def _time_look_ups(tables: Tables, database: Words, scan: float) -> float:
+    """Seconds of a unit of the prices in searches that may take as long as a ``scan``."""
+    rate, rates = tables.probe, []
+    for turn in range(1, 6):  # other rows each time, or all that they read would be in the cache
+        rows = np.ascontiguousarray(_take_rows(database, turn).T)
+        begin = time.perf_counter()
+        cost = _module().try_search(
+            rows, tables.arrays, min(10, len(tables)), tables.bits, scan / rate, tables.prices
+        )
+        rates.append(max(time.perf_counter() - begin, 1e-9) / cost)
+        rate = float(np.median(rates))
+    return rate
+
+
+def _take_rows(database: Words, turn: int) -> np.ndarray:
+    """(words, 32): rows from all over, others at each turn."""
+    places = np.linspace(0, len(database) - 1, TIMED).astype(np.int64)
+    return np.ascontiguousarray(database.words[:, (places + 7 * turn) % len(database)])
 
 
 def _least(function: Callable[[], Any], times: int = 5) -> float:

@@ -173,11 +173,11 @@ def _topk_tile(queries, tables, allowed, k, bits, budget, prices, ids, out, cost
 
 
 @njit(nogil=True, cache=True)
-def try_search(queries, tables, radius, prices):
-    """What it costs, by the prices, to search within a radius for each query in turn."""
+def try_search(queries, tables, k, bits, budget, prices):
+    """What it costs, by the prices, to find the k nearest of each query in turn, or to give up."""
     none, cost = np.empty(0, np.bool_), 0.0
     for i in range(queries.shape[0]):
-        cost += _search(queries[i], *tables, none, 0, radius, np.inf, prices)[1]
+        cost += abs(_search(queries[i], *tables, none, k, bits, budget, prices)[1])
     return cost
 
 
