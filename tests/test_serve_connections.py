@@ -231,7 +231,7 @@ def test_what_nobody_reads_is_bounded_too():
             line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             lines.append(line)
             wait_for(lambda: crowd.open - met)
-            met |= crowd.open
+            met.update(crowd.open)
             line.sendall(ask * 30)
             wait_for(lambda: met - crowd.open or all_wait(crowd))
             assert crowd.held < 2 << 20

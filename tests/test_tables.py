@@ -91,7 +91,7 @@ def test_a_search_gives_up_what_a_scan_does_cheaper(always, monkeypatch):
     made, block = make_tables(words(database), timed=False), words(database)
     left = []
     for scan in (0, 1, 2, 2.5, 3, 4, 6, 10, 30, 100, math.inf):
-        priced = replace(made, scan=scan, scan_batch=scan)
+        priced = replace(made, probe=1.0, scan=scan, scan_batch=scan)
         monkeypatch.setattr(tables, "make_tables", lambda _, priced=priced: priced)
         left.append([len(tables_topk(words(q), priced, 5)[1]) for q in (queries[:1], both)])
         index = HammingIndex(64).add(database)
