@@ -139,16 +139,15 @@ def time_tables(tables: Tables, database: Words) -> Tables:
 
 def _time_look_ups(tables: Tables, database: Words, scan: float) -> float:
     """Seconds of a unit of the prices in searches that may take as long as a ``scan``."""
-    rate, rates = tables.probe, []
-    for turn in range(1, 6):  # other rows each time, or all that they read would be in the cache
+    k, rates = min(10, len(tables)), [tables.probe]
+    for turn in range(6):  # other rows each time, or all that they read would be in the cache
         rows = np.ascontiguousarray(_take_rows(database, turn).T)
+        budget = scan / float(np.median(rates))
         begin = time.perf_counter()
-        cost = _module().try_search(
-            rows, tables.arrays, min(10, len(tables)), tables.bits, scan / rate, tables.prices
-        )
-        rates.append(max(time.perf_counter() - begin, 1e-9) / cost)
-        rate = float(np.median(rates))
-    return rate
+        cost = _module().try_search(rows, tables.arrays, k, tables.bits, budget, tables.prices)
+        seconds = max(time.perf_counter() - begin, 1e-9)
+        rates = [*rates, seconds / cost] if turn else rates  # the first one also compiles
+    return float(np.median(rates[1:]))
 
 
 def _take_rows(database: Words, turn: int) -> np.ndarray:
