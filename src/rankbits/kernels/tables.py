@@ -21,6 +21,7 @@ ONE_WORD = (2.0, 40.0, 2.5)  # what a value, a run of rows and a row cost, about
 MORE_WORDS = (2.0, 100.0, 15.0)  # rows of several words lie apart
 SAMPLE = 1 << 24  # rows of which a scan is timed
 TIMED = 32  # queries that are timed
+SLACK = 2.0  # scans that a query may cost: which way is taken at all is for the index to learn
 RETRY = 1.5  # queries that were given up are tried again for so many times the price
 
 
@@ -77,9 +78,10 @@ class Tables:
         return len(self) * self.scan ** (1 - share) * self.scan_batch**share
 
     def budget(self, queries: int) -> float:
-        """What a thread may spend on each of so many queries in the time of a scan, by the
-        prices."""
-        return min(queries, backend.threads()) * self.scan_seconds(queries) / self.probe
+        """What a thread may spend on each of so many queries, by the prices, before it is given
+        up to a scan."""
+        threads = min(queries, backend.threads())
+        return SLACK * threads * self.scan_seconds(queries) / self.probe
 
 
 def cut_parts(bits: int, rows: int) -> np.ndarray:

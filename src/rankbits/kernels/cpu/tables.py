@@ -31,7 +31,7 @@ from rankbits.kernels.cpu.shells import (
 
 PIECE = 256  # rows compared before those near are looked at
 START = 10_000.0  # what a query costs before anything is looked up, by the prices
-TRIAL = 0.1  # of the cost of a scan that is spent before it is known where the search will end
+TRIAL = 0.05  # of what a query may cost that is spent before it is known where the search will end
 
 
 @njit(nogil=True, cache=True)
