@@ -26,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,12 @@ def build_peers(
     return peers
 
 
+def ask_in_turn(search: Callable, queries: rb.Codes) -> Callable[[], np.ndarray]:
+    """Each call asks the next query: all peers are asked the same ones."""
+    places = cycle(range(len(queries)))
+    return lambda: search(queries[(at := next(places)) : at + 1])
+
+
 def run(bench: Bench, peers: Peers, queries: rb.Codes, title: str, facts: dict) -> None:
     ask, recall = dict(peers.ask), {}
     true = ask["scan"](queries)
@@ -237,16 +244,11 @@ def run(bench: Bench, peers: Peers, queries: rb.Codes, title: str, facts: dict) 
         else:
             near = search(queries)
         recall[peer] = float((near.astype(np.int64) <= true[: len(near), -1:]).mean())
-    turn = iter(range(1 << 60))
-    one = {
-        peer: lambda f=f: f(queries[(at := next(turn) % len(queries)) : at + 1])
-        for peer, f in peers.ask.items()
-    }
-    repeats = 50 if facts["n"] < LARGE else 15
-    alone = compare(one, unit="queries", repeats=repeats, seconds=0.0)  # a sample is one call
+    one = {peer: ask_in_turn(f, queries) for peer, f in peers.ask.items()}
+    alone = compare(one, unit="queries", repeats=60, seconds=0.0)  # a sample is one call
     together = compare(
         {peer: lambda f=f: f(queries) for peer, f in ask.items()},
-        work=len(queries), unit="queries", repeats=3, seconds=0.05,
+        work=len(queries), unit="queries", repeats=7, seconds=0.05,
     )  # fmt: skip
     facts |= {"tenth": float(np.median(true[:, -1])), "recall": recall}
     facts |= {"build_s": peers.build_s, "build_cpu_s": peers.build_cpu_s}
