@@ -1,26 +1,11 @@
-"""Encoder: how inputs are read, a network, a quantizer, and a fingerprint of it all.
-
-On disk it is a folder of safetensors and JSON, nothing that can run:
-
-```
-encoder.json            what the encoder reads, and the version of this layout
-quantizer.safetensors   the quantizer, if any
-body.safetensors        a frozen network that reads the images, if any
-sentences.json          which sentence model reads the texts, if any; its weights lie elsewhere
-run.json                where a network was trained: its settings (train/run.py) ...
-model.safetensors       ... and its weights
-```
-
-The folder of a training run is an encoder too: its log and its checkpoint lie beside these files.
-"""
+"""Encoder: how inputs are read, a network, a quantizer, and a fingerprint of it all."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -30,26 +15,22 @@ import numpy as np
 import torch
 
 from rankbits import _check
-from rankbits._files import write_whole
 from rankbits.data.augment import View
 from rankbits.data.examples import Examples
 from rankbits.data.images import SUFFIXES, decode
 from rankbits.data.items import Items, read_items
 from rankbits.data.texts import Texts
-from rankbits.encoder.replacing import replace_files
+from rankbits.encoder.folder import FILES, QUANTIZER, copy_file, make_folder, write_encoder
 from rankbits.encoder.texts import SENTENCES, save_model_name, take_texts
 from rankbits.models.sentences import SentenceModel
 from rankbits.quantizers import Quantizer
 from rankbits.train.body import BODY
-from rankbits.train.checkpoints import WEIGHTS
 from rankbits.train.embed import Embedded, embed
 from rankbits.train.run import RUN, Inputs, as_examples
 from rankbits.train.sentences import embed_texts
 from rankbits.types import Codes, Questions, pack
 
-ABOUT, QUANTIZER, VERSION = "encoder.json", "quantizer.safetensors", 1
 ASKS = ("codes", "questions")
-FILES = (QUANTIZER, BODY, RUN, WEIGHTS, SENTENCES)
 
 
 @dataclass(eq=False)
@@ -102,7 +83,7 @@ class Encoder:
         writers: dict[str, Callable[[Path], object]] = {}
         if self.folder is not None and where.resolve() != self.folder.resolve():
             held = [name for name in FILES if (self.folder / name).is_file()]
-            writers |= {name: partial(_copy, self.folder / name) for name in held}
+            writers |= {name: partial(copy_file, self.folder / name) for name in held}
         elif self.quantizer is not None:
             writers[QUANTIZER] = self.quantizer.save
         if isinstance(self.network, SentenceModel):
@@ -259,42 +240,3 @@ class Encoder:
         rows = examples.inputs
         if isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.shape[1] != self.reads.dim:
             _check.refuse(f"This encoder reads {reads}; got vectors of {rows.shape[1]}.")
-
-
-def _copy(source: Path, target: Path) -> None:
-    with open(source, "rb") as kept:
-        write_whole(target, partial(shutil.copyfileobj, kept))
-
-
-def make_folder(folder: str | os.PathLike[str]) -> Path:
-    """The folder for an encoder, made or found; refused where it holds something else."""
-    where = Path(folder)
-    if where.exists() and not where.is_dir():
-        _check.refuse(f"{where} is a file; an encoder needs a folder.")
-    held = [path for path in where.iterdir() if path.name[0] != "."] if where.is_dir() else []
-    if held and not is_encoder(where):
-        _check.refuse(f"{where} is not empty and holds no encoder; give another folder.")
-    where.mkdir(parents=True, exist_ok=True)
-    return where
-
-
-def write_encoder(
-    folder: Path,
-    writers: Mapping[str, Callable[[Path], object]],
-    reads: Inputs,
-    class_names: tuple[str, ...],
-) -> None:
-    """Write the files of an encoder by their functions, and ``encoder.json``: what is read, and the
-    classes that were learned from, in order. After a crash all are old or all are new."""
-    about = {"version": VERSION, "reads": asdict(reads), "class_names": list(class_names)}
-    text = (json.dumps(about, indent=2) + "\n").encode()
-
-    def write_about(path: Path) -> None:
-        write_whole(path, lambda file: file.write(text))
-
-    replace_files(folder, {**writers, ABOUT: write_about}, (ABOUT, *FILES))
-
-
-def is_encoder(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder says that it is an encoder or a run."""
-    return any((Path(folder) / name).is_file() for name in (ABOUT, RUN))

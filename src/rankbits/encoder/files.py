@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from rankbits import _check
-from rankbits.encoder.encoder import ABOUT, FILES, QUANTIZER, VERSION, Encoder
+from rankbits.encoder.encoder import Encoder
+from rankbits.encoder.folder import ABOUT, FILES, QUANTIZER, VERSION
 from rankbits.encoder.replacing import finish_replacing
 from rankbits.encoder.texts import SENTENCES, load_model
 from rankbits.quantizers import Quantizer

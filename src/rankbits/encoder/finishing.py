@@ -10,7 +10,7 @@ import numpy as np
 from rankbits import _check
 from rankbits._files import write_whole
 from rankbits.data.protocol import Protocol
-from rankbits.encoder.encoder import QUANTIZER
+from rankbits.encoder.folder import QUANTIZER
 from rankbits.evaluate import evaluate
 from rankbits.quantizers import Sign, make_quantizer
 from rankbits.train import Run

@@ -16,7 +16,8 @@ from rankbits import _check
 from rankbits._files import data_root
 from rankbits.data.examples import Examples
 from rankbits.data.splits import split_own
-from rankbits.encoder.encoder import QUANTIZER, Encoder, make_folder, write_encoder
+from rankbits.encoder.encoder import Encoder
+from rankbits.encoder.folder import QUANTIZER, make_folder, write_encoder
 from rankbits.evaluate import evaluate
 from rankbits.quantizers import Projection, Quantizer, SupervisedProjection, SupervisedRotation
 from rankbits.train.body import BODY, Body, make_body, save_body

@@ -11,8 +11,8 @@ from typing import Any
 from safetensors import safe_open
 
 from rankbits import _check
-from rankbits.encoder.encoder import QUANTIZER
 from rankbits.encoder.finishing import EVIDENCE, JUDGED
+from rankbits.encoder.folder import QUANTIZER
 from rankbits.evaluate import evaluate
 from rankbits.quantizers import load
 from rankbits.train.checkpoints import CHECKPOINT, WEIGHTS

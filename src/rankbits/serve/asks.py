@@ -193,3 +193,11 @@ def parse_vector(value: Any, name: str = "vector") -> np.ndarray:
     if not np.isfinite(numbers).all():
         reject(422, f"{name} must be finite in 32 bits; some number is not.")
     return numbers
+
+
+def parse_vectors(rows: list[Any]) -> np.ndarray:
+    """Lists of numbers of one width as float32 (n, dim)."""
+    vectors = [parse_vector(row, "Each of vectors") for row in rows]
+    if len({len(vector) for vector in vectors}) > 1:
+        reject(422, "vectors must all be of one width.")
+    return np.stack(vectors)

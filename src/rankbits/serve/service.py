@@ -163,13 +163,9 @@ class Service:
             texts = [asks.check_words(row, "Each of texts") for row in rows]
             async with self._embedding:  # a thread is left for those who search
                 return await self._run(self._threads, encode, texts)
-        vectors = [asks.parse_vector(row, "Each of vectors") for row in rows]
-        widths = {len(row) for row in vectors}
-        for width in widths:
-            self.reader.check_width(width)
-        if len(widths) > 1:
-            reject(422, "vectors must all be of one width.")
-        return await self._run(self._threads, encode, np.stack(vectors))
+        vectors = asks.parse_vectors(rows)
+        self.reader.check_width(vectors.shape[1])
+        return await self._run(self._threads, encode, vectors)
 
     async def remove(self, raw: bytes) -> dict[str, int]:
         """Forget the ids of a /remove body."""

@@ -20,9 +20,9 @@ from rankbits.data.splits import make_draw, shuffle
 from rankbits.data.texts import Texts
 from rankbits.data.trec import read_qrels
 from rankbits.encoder import Encoder
-from rankbits.encoder.encoder import QUANTIZER, make_folder, write_encoder
 from rankbits.encoder.files import load_encoder
 from rankbits.encoder.fitting import tell_left_out
+from rankbits.encoder.folder import QUANTIZER, make_folder, write_encoder
 from rankbits.encoder.texts import SENTENCES, save_model_name, take_texts
 from rankbits.models.heads import HashHead
 from rankbits.models.sentences import MINILM, BitsNetwork, SentenceModel, open_sentence_model

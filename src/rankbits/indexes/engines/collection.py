@@ -1,15 +1,18 @@
-"""A collection of Milvus: how it is made, and how its ids are spelled."""
+"""A collection of Milvus: how it is made, asked and filled, and how its ids are spelled."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote, unquote
 
 import numpy as np
 
 from rankbits.indexes import checks
+
+MOST = 16_384  # results of one query, by Milvus' own limit
+COMPARED = 10**9  # pairs of a query and a code in one request: some seconds on two cores
 
 
 def create_collection(
@@ -69,3 +72,23 @@ def fetch_codes(client: Any, table: str, keys: list, seconds: float) -> dict[Any
     names = read_ids(rows, bool(keys) and isinstance(keys[0], str))
     codes = (np.frombuffer(b"".join(row["code"]), np.uint8) for row in rows)
     return dict(zip(names, codes, strict=True))
+
+
+def find(
+    client: Any,
+    table: str,
+    packed: np.ndarray,
+    limit: int,
+    held: int,
+    condition: Any,
+    how: dict,
+    seconds: float,
+) -> Iterator[list]:
+    """What each query finds among the ``held`` rows that meet the condition, ``limit`` at most, by
+    requests that end in time."""
+    step = max(1, min(MOST * 8 // limit, COMPARED // held))
+    for s in range(0, len(packed), step):
+        asked = [code.tobytes() for code in packed[s : s + step]]
+        yield from client.search(
+            table, asked, filter=condition, limit=limit, search_params=how, timeout=seconds
+        )

@@ -14,7 +14,7 @@ import numpy as np
 from rankbits import _check
 from rankbits.indexes import checks
 from rankbits.indexes.engines import collection, lite
-from rankbits.indexes.engines.collection import read_ids, spell_ids
+from rankbits.indexes.engines.collection import MOST, read_ids, spell_ids
 from rankbits.indexes.engines.notes import read_note, write_note
 from rankbits.indexes.engines.opening import agree_on_bits, check_name, check_writable, first_line
 from rankbits.indexes.engines.pending import Pending
@@ -25,7 +25,6 @@ from rankbits.types import Codes, Results
 if TYPE_CHECKING:
     from typing import Self
 
-MOST = 16_384  # results of one query, by Milvus' own limit
 ROWS = 10_000  # of one request, well below gRPC's limit of 64 MB at 1,024 bits
 SECONDS = 60.0  # after which a request counts as lost; without it the client asks for minutes
 WHOLE = {"metric_type": "HAMMING", "params": {}}
@@ -216,13 +215,14 @@ class MilvusIndex(Index):
     def _search_codes(self, queries: Codes, k: int, among: Any) -> Results:
         with self._asking():
             which = self._filter(among)
-            wanted = min(k, self._count(which) if which is not None else 0)
+            held = self._count(which) if which is not None else 0
+            wanted = min(k, held)
             if wanted > MOST:
                 _check.refuse(f"Milvus finds at most {MOST:,} for a query; got k={k:,}.")
             ids = np.empty((len(queries), wanted), object if wanted and self._text else np.int64)
             distances = np.empty((len(queries), wanted), np.int32)
             if wanted:
-                for i, hits in enumerate(self._hits(queries, wanted, which, WHOLE)):
+                for i, hits in enumerate(self._find(queries, wanted, held, which, WHOLE)):
                     ids[i], distances[i] = read_ids(hits, self._text), [h["distance"] for h in hits]
         return Results(ids, distances)
 
@@ -237,7 +237,8 @@ class MilvusIndex(Index):
             which = self._filter(among)
             held = self._count(which) if which is not None else 0
             nothing: list = [()] * len(queries)
-            for hits in self._hits(queries, min(held, MOST), which, how) if held else nothing:
+            most = min(held, MOST)
+            for hits in self._find(queries, most, held, which, how) if held else nothing:
                 if len(hits) == MOST < held:
                     _check.refuse(f"Milvus finds at most {MOST:,} for a query; lessen the radius.")
                 ids += read_ids(hits, self._text)
@@ -258,13 +259,9 @@ class MilvusIndex(Index):
                 packed |= collection.fetch_codes(self._client, self.table, some, SECONDS)
         return codes_by_id(wanted, packed, self.bits, self.fingerprint)
 
-    def _hits(self, queries: Codes, limit: int, which: Any, how: dict) -> Iterator[list]:
-        step = max(1, MOST * 8 // limit)
-        for s in range(0, len(queries), step):
-            asked = [code.tobytes() for code in queries.packed[s : s + step]]
-            yield from self._client.search(
-                self.table, asked, filter=which, limit=limit, search_params=how, timeout=SECONDS
-            )
+    def _find(self, queries: Codes, limit: int, held: int, which: Any, how: dict) -> Iterator[list]:
+        asked = queries.packed, limit, held, which, how
+        return collection.find(self._client, self.table, *asked, SECONDS)
 
     def _filter(self, among: Any) -> str | None:
         """A condition of Milvus; None where nothing can be found."""
