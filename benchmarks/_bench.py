@@ -1,8 +1,9 @@
 """The harness of every benchmark: time peers side by side, print a table, keep rows and origins.
 
-Peers are timed round-robin, one sample each in turn, so that a noisy neighbour hits all of them
-alike; a ratio is the median of the ratios within a round. It does not hit all alike where a peer
-spins at barriers (OpenMP), so each row says how much of the machine other processes took meanwhile.
+Peers are timed in rounds, one sample each, in another order each round, so that a noisy neighbour
+hits all of them alike; a ratio is the median of the ratios within a round. It does not hit all
+alike where a peer spins at barriers (OpenMP), so each row says how much of the machine other
+processes took meanwhile.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import random
 import shlex
 import subprocess
 import sys
@@ -76,18 +78,19 @@ def compare(
     seconds: float = 0.1,
     cuda: bool = False,
 ) -> list[Timing]:
-    """Time peers round-robin, after a call to compile and one that tells how many calls fill a
+    """Time peers in rounds, in another order each round: one may leave the cache full of what the
+    next one needs, or empty of it. A call before compiles, and one tells how many calls fill a
     sample of ``seconds``. ``work`` may differ by peer: slow ones are given fewer queries."""
     calls = {}
     for name, function in functions.items():
         _elapsed(function, 1, cuda)
         calls[name] = max(1, round(seconds / _elapsed(function, 1, cuda)))
     samples: dict[str, list[float]] = {name: [] for name in functions}
-    begin = _clocks()
+    begin, shuffled = _clocks(), random.Random(0)
     for _ in range(repeats):
-        for name, function in functions.items():
+        for name in shuffled.sample(list(functions), len(functions)):
             time.sleep(SETTLE)
-            samples[name].append(_elapsed(function, calls[name], cuda))
+            samples[name].append(_elapsed(functions[name], calls[name], cuda))
     elsewhere, total = _clocks() - begin
     others = round(max(0.0, float(elsewhere / max(total, 0.01))), 3)
     done = work if isinstance(work, Mapping) else dict.fromkeys(functions, work or 1)

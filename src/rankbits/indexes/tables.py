@@ -25,7 +25,7 @@ SMALLEST = 1 << 20  # bytes of codes: a scan of fewer is over before a look-up p
 LARGEST = 1 << 30  # bytes of tables that are made without being asked for
 MOST_ROWS = (1 << 32) - 1  # a table numbers its rows in 32 bits
 EXPLORE = 32  # the slower way is tried again when the quicker one took so many times as long,
-CLOSE = 4  # and sooner where it was tried a few times only and is not so many times slower
+CLOSE = 2  # and sooner where it was tried a few times only and is not so many times slower
 TWICE = 2  # timings of tables before they are compared: memory that is read first is cold
 
 Answer = TypeVar("Answer")
