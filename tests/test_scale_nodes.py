@@ -1,19 +1,27 @@
 """Ray on several nodes: a head and three workers, each a raylet with an object store of its own.
 
-One node is killed in the middle of a job, and what comes out is what one process gives. Two busy
-cores do not start four raylets in time: ``make nodes`` runs this, ``make test`` does not.
+Once all are processes of one machine. Once each worker is a host of its own, with a network and a
+disk that the others do not see, where namespaces may be made (root, ``ip``). One node is killed in
+the middle of a job, and what comes out is what one process gives. Two busy cores do not start four
+raylets in time: ``make nodes`` runs this, ``make test`` does not.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import networks
 import rankbits as rb
 from rankbits import scale
 from rankbits.indexes.addresses import open_index
@@ -26,31 +34,82 @@ pytestmark = pytest.mark.skipif(
 STORE = 80 << 20  # bytes of each node's object store
 
 
-@pytest.fixture(scope="module")
-def nodes():
-    """The address of a cluster whose head takes no work."""
-    import ray
+@contextmanager
+def processes():
+    """The address of a head and three raylets that share a network and a disk."""
     from ray.cluster_utils import Cluster
 
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     bounded = {"object_store_memory": STORE, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **bounded})
     try:
         for _ in range(3):
             cluster.add_node(num_cpus=1, object_store_memory=STORE)
-        cluster.wait_for_nodes(timeout=60)
-        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
-        ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers lack the tests
         yield cluster.address
     finally:
-        ray.shutdown()
         cluster.shutdown()
+
+
+@contextmanager
+def hosts():
+    """The address of a head and three hosts, each of which has a disk of its own at ``DISK``."""
+    address = f"{networks.HEAD}:6389"
+    start = [str(Path(sys.executable).with_name("ray")), "start", "--block"]
+    start += [f"--object-store-memory={STORE}", "--disable-usage-stats"]
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, DISK, ignore_errors=True)
+        DISK.mkdir()
+        log = stack.enter_context(open(DISK.with_suffix(".log"), "w"))
+
+        def run(*command):
+            running = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+            stack.callback(running.wait, 30)
+            stack.callback(os.killpg, running.pid, signal.SIGKILL)
+
+        addresses = stack.enter_context(networks.hosts(3))
+        own = [f"--node-ip-address={networks.HEAD}", f"--temp-dir={DISK}", "--port=6389"]
+        run(*start, "--head", "--num-cpus=0", "--include-dashboard=false", *own)
+        networks.wait_for_port(networks.HEAD, 6389, 60)
+        for host in addresses:
+            join = [f"--address={address}", f"--node-ip-address={host}", "--num-cpus=1"]
+            run(*networks.on_host(host, DISK, *start, *join))
+        yield address
+
+
+DISK = Path(tempfile.gettempdir()) / f"rankbits{os.getpid()}"  # short: Ray's sockets lie below it
+
+
+@pytest.fixture(scope="module", params=[processes, hosts])
+def nodes(request):
+    """The address of a cluster whose head takes no work."""
+    import ray
+
+    if request.param is hosts and not networks.allowed():
+        pytest.skip("needs root and ip to make hosts")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    with request.param() as address:
+        try:
+            joined = {"_node_ip_address": networks.HEAD} if request.param is hosts else {}
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR", **joined)
+            ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # they lack the tests
+            wait_for_nodes(4)
+            yield address
+        finally:
+            ray.shutdown()
 
 
 def living():
     import ray
 
     return sum(node["Alive"] for node in ray.nodes())
+
+
+def wait_for_nodes(number):
+    until = time.monotonic() + 120
+    while living() != number and time.monotonic() < until:
+        time.sleep(0.5)
+    assert living() == number
 
 
 class KillsItsNode(rb.Sign):
@@ -95,7 +154,6 @@ def hold_against_one_process(nodes, rows, tmp_path):
 
 
 def test_nodes_give_what_one_process_gives(nodes, rows, tmp_path):
-    assert living() == 4
     hold_against_one_process(nodes, rows, tmp_path)
 
 
@@ -108,6 +166,39 @@ def test_codes_larger_than_the_store_of_a_node(nodes):
     assert found.ids.tolist() == rb.hamming_topk(codes[:3], codes, 5).ids.tolist()
 
 
+def write_shard(codes, first):
+    """Write an index on the disk of the node that runs this, which alone has it then."""
+    with open_index(str(DISK / "shard.index"), codes.bits) as index:
+        index.add(codes, range(first, first + len(codes)))
+
+
+def test_shards_stay_on_the_disks_of_their_hosts(nodes, rows):
+    import ray
+
+    if not nodes.startswith(networks.HEAD):
+        pytest.skip("these nodes share a disk")
+    codes = rb.Sign().fit(rows[0]).encode(rows[0])
+    strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+    workers = {
+        node["NodeManagerAddress"]: strategy(node["NodeID"], soft=False)
+        for node in ray.nodes()
+        if node["NodeManagerAddress"] != networks.HEAD
+    }
+    assert len(workers) == 3
+    places = []
+    for i, (host, there) in enumerate(sorted(workers.items())):
+        part = slice(1000 * i, 1000 * i + 1000)
+        write = ray.remote(scheduling_strategy=there)(write_shard)
+        ray.get(write.remote(codes[part], part.start))
+        places.append(f"node:{host}:{DISK / 'shard.index'}")
+    assert not (DISK / "shard.index").exists()  # the head does not see what they have
+    found = scale.search(codes[:30], places, 10, address=nodes)
+    whole = rb.HammingIndex(24).add(codes[:3000])
+    assert found.ids.tolist() == whole.search(codes[:30], 10).ids.tolist()
+    with pytest.raises(ValueError, match="No node of this Ray cluster has the address"):
+        scale.search(codes[:3], "node:10.9.9.9:/shard.index", 1, address=nodes)
+
+
 def test_a_killed_node_costs_a_retry(nodes, rows, tmp_path):
     x = rows[0].copy()
     x[2000, 0] = 777  # the first row of a part
@@ -116,8 +207,5 @@ def test_a_killed_node_costs_a_retry(nodes, rows, tmp_path):
     quantizer.flag = str(tmp_path / "died")
     assert scale.encode(quantizer, x, nodes, rows=400) == wanted
     assert os.path.exists(quantizer.flag)
-    until = time.monotonic() + 60
-    while living() > 3 and time.monotonic() < until:
-        time.sleep(0.5)
-    assert living() == 3
+    wait_for_nodes(3)
     hold_against_one_process(nodes, rows, tmp_path)
