@@ -221,6 +221,7 @@ def _rabitq(size: int) -> str | None:
 
 METHODS: dict[str, Callable[[Judge, int, int], Ranked | None]] = {
     "Reconstruction, groups of 4": by_questions(lambda b, s: rb.Reconstruction(b, seed=s)),
+    "Reconstruction, groups of 8": by_questions(lambda b, s: rb.Reconstruction(b, group=8, seed=s)),
     "Reconstruction, groups of 1": by_questions(lambda b, s: rb.Reconstruction(b, group=1, seed=s)),
     "Projection, float questions": by_questions(lambda b, s: rb.Projection(b, seed=s)),
     "Projection, Hamming": by_hamming(lambda b, s: rb.Projection(b, seed=s)),
