@@ -9,6 +9,7 @@ raylets in time: ``make nodes`` runs this, ``make test`` does not.
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -26,6 +27,9 @@ import rankbits as rb
 from rankbits import scale
 from rankbits.indexes.addresses import open_index
 
+if "RANKBITS_NODES" in os.environ:  # Ray reads these when it is imported, nodes when they start
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0"}
 pytest.importorskip("ray", reason="needs ray")
 pytestmark = pytest.mark.skipif(
     "RANKBITS_NODES" not in os.environ, reason="several nodes: run by make nodes"
@@ -58,7 +62,7 @@ def hosts():
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, DISK, ignore_errors=True)
         DISK.mkdir()
-        log = stack.enter_context(open(DISK.with_suffix(".log"), "w"))
+        log = stack.enter_context(tempfile.TemporaryFile())
 
         def run(*command):
             running = subprocess.Popen(
@@ -87,7 +91,6 @@ def nodes(request):
 
     if request.param is hosts and not networks.allowed():
         pytest.skip("needs root and ip to make hosts")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     with request.param() as address:
         try:
             joined = {"_node_ip_address": networks.HEAD} if request.param is hosts else {}
