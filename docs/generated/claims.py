@@ -55,10 +55,11 @@ class Part:
     def __str__(self) -> str:
         above = [gap for gap in self.gaps if gap.mean > 0]
         text = f"{self.said}: ahead in {len(above)} of {len(self.gaps)}"
-        counts = {"clearly in": sum(g.clear for g in above)}
-        counts["clearly behind in"] = sum(g.clear for g in self.gaps if g.mean <= 0)
-        counts["without rows for two seeds"] = self.missing
-        told = [f"{words} {count}" for words, count in counts.items() if count]
+        clear = sum(g.clear for g in above)
+        behind = sum(g.clear for g in self.gaps if g.mean <= 0)
+        told = [f"clearly in {clear}"] if clear else []
+        told += [f"clearly behind in {behind}"] if behind else []
+        told += [f"{self.missing} with fewer than two seeds"] if self.missing else []
         if self.gaps:
             worst = min(self.gaps, key=lambda gap: gap.mean)
             told.append(f"lowest gap {signed(worst.mean)}, to {name_place(worst.theirs)}")

@@ -158,7 +158,7 @@ CLAIMS = (
         "Section 4.3: ITQ frequently reduces mAP, and on average changes it by 0 points. The "
         "authors ran a port that starts from a random rotation, takes rows as they are, and "
         "transposes one factor of each step; ITQ as defined is judged apart.",
-        "ITQ is behind no rotation in at least a quarter of the cases",
+        "ITQ is worse than no rotation in at least a quarter of the cases",
         (T1, TUNED),
         itq,
     ),

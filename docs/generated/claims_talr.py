@@ -225,8 +225,8 @@ def state_table_one(number: int, folders: tuple[str, ...], more: str) -> Claim:
         "HashNet and growing alpha are not in these columns of the paper and are judged apart. "
         "MIHash counts where only a last layer is trained. Fine-tuned it fails, for the reason "
         "below, and does not count.",
-        f"{EVERYWHERE}, with the fine-tuned network of the paper if there are rows of it, else "
-        "with the frozen one",
+        f"{EVERYWHERE}, with the network fine-tuned, as in the paper, if there are rows of it, "
+        "else frozen",
         folders,
         table_one(number, folders[:-1] if SHALLOW in folders else folders),
     )

@@ -174,4 +174,4 @@ def origins(rows: Sequence[Row]) -> str:
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     seeds = len({row["seed"] for row in rows})
     listed = "; ".join(f"{m} (commit {', '.join(sorted(c))})" for m, c in sorted(machines.items()))
-    return f"{seeds} seeds, {span}: {listed}."
+    return f"{seeds} seed{'s' if seeds > 1 else ''}, {span}: {listed}."

@@ -168,7 +168,8 @@ def sources(evidence: Evidence, paper: str) -> str:
                 f"\n#### {folder}\n\n`rankbits reproduce {folder}`: {there}, {origins(rows)}\n\n"
             )
             text += differences(evidence, folder)
-    return f"\n### Where the rows of {paper} come from\n{text}" if text else ""
+    whose = "our own goals" if paper == "Best" else paper
+    return f"\n### Where the rows of {whose} come from\n{text}" if text else ""
 
 
 def page(evidence: Evidence, drawn: Container[str]) -> str:
