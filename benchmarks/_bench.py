@@ -1,9 +1,9 @@
-"""The harness of every benchmark: time peers side by side, print a table, keep rows and origins.
+"""The harness of every benchmark: time peers side by side, print a table, save rows and origins.
 
-Peers are timed in rounds, one sample each, in another order each round, so that a noisy neighbour
-hits all of them alike; a ratio is the median of the ratios within a round. It does not hit all
-alike where a peer spins at barriers (OpenMP), so each row says how much of the machine other
-processes took meanwhile.
+Peers are timed in rounds, one sample each, in another order each round, so that other work on the
+machine slows all of them alike. A ratio is the median of the ratios within a round. A peer that
+spins at barriers (OpenMP) suffers more than others, so each row also says which share of the
+machine other processes used meanwhile.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SciFact and CLINC150 as sets of texts to train on, to choose settings by, and to judge on."""
+"""SciFact and CLINC150 as sets of texts, split into training, validation and test parts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The histogram losses on a GPU: checked against the definition, in graphs, and timed.
+"""Check the histogram losses on a GPU against their definition, run them in graphs, and time them.
 
     python benchmarks/check_losses_cuda.py [--sizes 64 256 1024] [--no-times] [--only fastap]
 
-Rows are written as they come to ``losses_check.jsonl`` in the folder that RANKBITS_RESULTS names.
+Each row is written at once, to ``losses_check.jsonl`` in the folder that RANKBITS_RESULTS names.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Whether dealing correlated bits to different parts makes tables cheaper: what searches cost.
+"""Are tables cheaper to search if correlated bits are dealt to different parts?
 
     python benchmarks/deal_bits.py FEATURES.npy ... [--save] [--rows 100000] [--bits 64]
 
-Codes are made of real embeddings, repeated with noise, as in ``speed_tables.py``. Their bits stand
-as the quantizer made them, shuffled (three seeds), or dealt: the most correlated first, each to the
-part in which the squares of its correlations are least. A cost is what ``Tables`` say a query costs
-(about nanoseconds), which depends on no clock.
+Codes are made of real embeddings, repeated with noise, as in ``speed_tables.py``. Three orders of
+their bits are compared: as the quantizer made them, shuffled (three seeds), and dealt. Dealing
+takes the most correlated bits first and gives each to the part where the squares of its
+correlations sum to least. The cost is what ``Tables`` estimates for a query (about nanoseconds); no
+clock is used.
 """
 
 from __future__ import annotations

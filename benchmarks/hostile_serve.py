@@ -1,13 +1,13 @@
-"""An honest client of a service, before, during and after an attack of connections that never end.
+"""Time an honest client of a service before, during and after an attack by unfinished connections.
 
     python benchmarks/hostile_serve.py [--connections 4000] [--seconds 120] [--kinds trailers ...]
                                        [--save]
-    python benchmarks/hostile_serve.py --requests 100000 [--save]      # memory, and nothing hostile
+    python benchmarks/hostile_serve.py --requests 100000 [--save]      # memory without an attack
 
-The honest client asks one question after another, every other one on a new connection. The attack
-is a process of its own: so many connections of one kind at a time, each of which sends its start,
-then a few bytes every second, and is opened again whenever the service ends it. The honest client's
-replies are counted by status, refusals and their times with the rest.
+The honest client sends one search after another, every second one on a new connection. The attack
+runs in a process of its own and keeps the given number of connections of one kind open. Each sends
+its beginning, then a few bytes every second, and is opened again whenever the service closes it.
+The replies to the honest client are counted by status, and the times include refused requests.
 """
 
 import argparse

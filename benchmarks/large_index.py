@@ -1,9 +1,9 @@
-"""A file of codes larger than one would like in memory: build it in parts, search it from the disk.
+"""Build a large file of codes in parts, and search it from the disk.
 
     python benchmarks/large_index.py [--save] [--rows 100000000] [--bits 64] [--folder FOLDER]
 
-Codes are added a million at a time. The memory is what the process holds beyond mapped files; a
-cold search begins after the file is dropped from the page cache, a warm one with it there. Then
+Codes are added a million at a time. Memory is what the process holds beyond mapped files. A cold
+search starts after the file was dropped from the page cache, a warm one with the file in it. Then
 tables are made, written beside the file and read again.
 """
 

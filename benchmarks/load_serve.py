@@ -1,11 +1,11 @@
-"""The service under load, beside a plain FastAPI + faiss service and beside the bare index.
+"""The service under load, compared with a plain FastAPI + faiss service and with the bare index.
 
     python benchmarks/load_serve.py [--seconds 60] [--clients 200] [--rows 1000000] [--save]
 
-Clients are connections of one lean process: each sends a code, waits for the ten nearest, and sends
-the next. Services run one after the other in short turns, so that a noisy neighbour meets both. The
-bare index answers batches of the size that the service made, in turns between them. Every answer's
-status and length is checked, and those of some queries, in full, before anything is timed.
+All clients are connections of one small process. Each sends a code, waits for the ten nearest, and
+sends the next. The services run one after the other in short turns, so that other work on the
+machine slows both alike. In between, the bare index answers batches of the size that the service
+made. The status and length of every answer are checked, and before timing some answers in full.
 """
 
 import argparse

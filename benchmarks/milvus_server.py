@@ -1,11 +1,11 @@
-"""A real Milvus server through ``MilvusIndex``: fill, ask, ask while four processes write, kill
-while one writes.
+"""Test a real Milvus server through ``MilvusIndex``: fill it, search it, and kill it.
 
     pip install --no-deps milvus==2.3.5
     python benchmarks/milvus_server.py [--save] [--rows 1000000]
 
-Every answer is held against ``HammingIndex``. The server runs on this machine, in a folder that is
-deleted afterwards.
+It is searched alone and while four processes write, and killed while one process writes. Every
+answer is compared with that of ``HammingIndex``. The server runs on this machine, in a folder that
+is deleted afterwards.
 """
 
 from __future__ import annotations

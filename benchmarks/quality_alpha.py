@@ -1,9 +1,9 @@
-"""The alpha of tanh(alpha f): found from the first batch, beside alpha = 1, in features' own units.
+"""The alpha of tanh(alpha f): alpha chosen from the first batch, compared with alpha = 1.
 
-Outputs of a frozen EfficientNet-lite0 (CIFAR-10, H2Q's protocol), as they come, a tenth of that
-and of length 1; a linear hash layer or one behind a layer of 512; 5,000 rows are learned, AP_T is
-that of 1,000 held out, each against the rest. One rate, one budget of 20 epochs; only alpha
-differs.
+The features are outputs of a frozen EfficientNet-lite0 (CIFAR-10, H2Q's protocol), as they come,
+divided by ten, or of length 1. A linear hash layer is trained on them, alone or behind a layer of
+512. 5,000 rows are learned from; AP_T is that of 1,000 held-out rows, each against the rest. The
+rate and the budget of 20 epochs are the same throughout; only alpha differs.
 
     python benchmarks/quality_alpha.py --save --seeds 3
 """

@@ -1,13 +1,15 @@
-"""What ``rankbits train FOLDER`` keeps of photographs, for kinds it has seen and kinds it has not.
+"""How well ``rankbits train FOLDER`` ranks photographs of kinds it has seen and has not seen.
 
     python benchmarks/quality_birds.py BIRDS QUERIES UNSEEN --save
 
-Three folders of photographs, a folder a kind: those to learn from, new ones of the same kinds, and
-others. README's figures: CUB-200-2011, classes 1 to 20 with 30 photographs each (the first by file
-name), the rest of those classes, and all of classes 21 to 40. Each code has 64 bits and is fitted
-to features of EfficientNet-lite0 (ImageNet weights), frozen: at 320 and 224 pixels as ``rankbits
-train`` does, or at 224 alone. Tie-aware mAP of the new photographs asking for those learned from,
-and of the unseen ones asking for each other.
+BIRDS, QUERIES and UNSEEN are folders of photographs with a folder for each kind: photographs to
+learn from, new ones of the same kinds, and ones of other kinds. For the figures of the README they
+come from CUB-200-2011: classes 1 to 20 with 30 photographs each (the first by file name), the rest
+of those classes, and all of classes 21 to 40.
+
+Codes of 64 bits are fitted to features of a frozen EfficientNet-lite0 (ImageNet weights), at 320
+and 224 pixels as in ``rankbits train``, or at 224 alone. The figures are tie-aware mAP of QUERIES
+against BIRDS, and of UNSEEN among themselves.
 """
 
 from __future__ import annotations

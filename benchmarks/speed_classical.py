@@ -2,10 +2,10 @@
 
     python benchmarks/speed_classical.py [--quick] [--save]
 
-Features are made: ten classes, each a mean and noise in 200 directions that all share, cut off at
-zero as a network's are. A fit takes a minute or more, so each is timed once, after one of 200 rows
-that compiles; a row says what share of the machine other processes had meanwhile, and the
-seconds of all threads.
+The features are made: ten classes, each a mean and noise in 200 directions that all share, cut off
+at zero like those of a network. A fit takes a minute or more, so each is timed once, after a fit of
+200 rows that compiles. A row has the seconds of all threads, and the share of the machine that
+other processes used meanwhile.
 """
 
 from __future__ import annotations

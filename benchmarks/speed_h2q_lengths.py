@@ -1,10 +1,11 @@
-"""H2Q's Figure 4: training and prediction times by code length, of the paper's solver and of ours.
+"""H2Q's Figure 4: times to fit and to encode by code length, with the paper's solver and with ours.
 
     python benchmarks/speed_h2q_lengths.py [--quick] [--save]
 
-As the paper has it: 2,000 rows fitted and 100,000 encoded, 20,000 fitted and 1,000,000 encoded.
-Rows to fit are principal components of Fashion-MNIST. The paper's solver, 300 epochs of gradient
-steps on Householder vectors in batches of 128, is timed once; ours and encoding are medians.
+As in the paper, 2,000 rows are fitted and 100,000 encoded, and 20,000 fitted and 1,000,000 encoded.
+The rows to fit are principal components of Fashion-MNIST. The paper's solver, 300 epochs of
+gradient steps on Householder vectors in batches of 128, is timed once; our solver and encoding are
+medians.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Speed of search, counting and average precision over packed codes, beside their peers.
+"""Speed of search, counting and average precision over packed codes, compared with peers.
 
     python benchmarks/speed_hamming.py [--quick] [--save] [--bits 64 256 1024]
 
 The yardstick is a *bare pass*: xor and popcount of every (query, code) pair, summed and nothing
-else, blocked for the first-level cache and threaded like our kernels. What a kernel takes beyond it
-is the price of the answer. Every peer's answer is checked before anything is timed.
+else, in blocks for the first-level cache and with threads like our kernels. A kernel needs the time
+beyond it for its answer. Every peer's answer is checked before anything is timed.
 """
 
 from __future__ import annotations

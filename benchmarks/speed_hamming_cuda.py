@@ -1,8 +1,8 @@
 """Hamming search and counting on a GPU: checked against the CPU's kernels, then timed.
 
-Beside them what a user of plain torch would write: products of +-1 in half precision on the tensor
-cores, then torch.topk, which needs the (queries x database) matrix a part at a time and leaves
-ties in any order.
+The peer is what a user of plain torch would write: products of +-1 in half precision on the tensor
+cores, then torch.topk. It needs the (queries x database) matrix, a part at a time, and leaves ties
+in any order.
 
     python benchmarks/speed_hamming_cuda.py --save --large
 """

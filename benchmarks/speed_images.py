@@ -1,10 +1,10 @@
-"""Images on a CPU: how fast our networks embed and learn, beside the same layers run as they come.
+"""How fast our networks embed and learn on a CPU, compared with the same layers unchanged.
 
     python benchmarks/speed_images.py [--quick] [--save]
 
-As they come: colours in planes, every batch norm a pass of its own. Ours: the colours of a pixel
-together, and, where nothing is learned, the norm multiplied into the convolution before it. Both
-have the same weights, drawn at random, and agree in what they say.
+Unchanged layers keep colours in planes, and every batch norm is a pass of its own. Ours keep the
+colours of a pixel together and, for embedding, multiply the norm into the convolution before it.
+Both have the same random weights, and their outputs agree.
 """
 
 from __future__ import annotations

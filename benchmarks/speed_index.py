@@ -1,11 +1,11 @@
-"""Speed of the indexes beside their peers: search, filters, writes, opening, reranking.
+"""Speed of the indexes compared with peers: search, filters, writes, opening, reranking.
 
     python benchmarks/speed_index.py [--quick] [--save] [--only PART ...] [--large]
         [--embeddings FILE.npz]
 
 Every peer's answer is checked before anything is timed. ``--large`` adds 100,000,000 codes of 64
-bits (800 MB on the disk) with the memory a search needs; ``--embeddings`` names a file with the
-arrays ``database`` and ``queries`` for the reranking trade-off, beside made clusters.
+bits (800 MB on the disk) and the memory that a search of them needs. ``--embeddings`` names a file
+with the arrays ``database`` and ``queries``, for reranking in addition to made clusters.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Speed and memory of the histogram losses, forward and backward, beside their peers.
+"""Speed and memory of the histogram losses, forward and backward, compared with peers.
 
     python benchmarks/speed_losses.py [--quick] [--save] [--device cpu|cuda] [--sizes 512 1024]
 
 The yardstick is the *bare products* that any such loss and its gradient need, x @ x.T and (M x M)
-@ x. Values and gradients of all peers are checked before anything is timed, and first of all the
-backend against the definition.
+@ x. Before anything is timed, the backend is checked against the definition, and then the values
+and gradients of all peers.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Speed of the quantizers: how long a fit takes and how low it gets, encoding, a fit from a file.
+"""Speed of the quantizers: time and objective of a fit, encoding, and a fit from a file.
 
     python benchmarks/speed_quantizers.py [--quick] [--save]
 
 Rotations are fitted to 64 principal components of 20,000 Fashion-MNIST images (the publishers'
-files, below RANKBITS_DATA); objectives are of all these rows. The paper's solver, 300 epochs of
-gradient steps on Householder vectors, is timed once; all others round-robin.
+files, below RANKBITS_DATA), and objectives are those of all these rows. The paper's solver, 300
+epochs of gradient steps on Householder vectors, is timed once; all others are timed in turn.
 """
 
 from __future__ import annotations

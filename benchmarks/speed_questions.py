@@ -1,13 +1,15 @@
-"""Speed of float questions over packed codes, beside a Hamming search and faiss at equal bytes.
+"""Speed of float questions over packed codes, compared with Hamming search and faiss.
 
     python benchmarks/speed_questions.py [--quick] [--save] [--bits 256]
 
 The yardstick is our own search by Hamming distance over the same codes (a Hamming pass). faiss
-stores as many bytes for an item: RaBitQ one bit a dimension beside its two factors, PQ four bits a
-subspace. RaBitQ's queries have four bits too. Ours are checked against their definition first.
+stores as many bytes for an item as we do: RaBitQ one bit a dimension beside its two factors, PQ
+four bits a subspace. RaBitQ's queries have four bits too. Ours are checked against their definition
+first.
 
 Questions with a decoder are timed twice: the scan alone, and a whole search of an index, which also
-decodes what the scan lists. Their index keeps 4 bytes a code in memory, the inverse length.
+decodes the items that the scan lists. For them the index keeps 4 more bytes a code in memory, the
+inverse length.
 """
 
 from __future__ import annotations

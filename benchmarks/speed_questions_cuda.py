@@ -1,8 +1,8 @@
-"""Float questions of codes on a GPU: checked against the CPU's kernels, then timed.
+"""Float questions on a GPU: checked against the CPU's kernels, then timed.
 
-The yardstick is the bare product: +-1 codes in half precision times the weights, the (queries x
-database) matrix written and nothing else done with it. Beside it what a user of plain torch would
-write: that product, then torch.topk.
+The yardstick is the bare product: +-1 codes in half precision times the weights, with the (queries
+x database) matrix written and not used. The peer is what a user of plain torch would write: that
+product, then torch.topk.
 
     python benchmarks/speed_questions_cuda.py --save
 """

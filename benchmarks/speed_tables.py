@@ -1,17 +1,19 @@
-"""The ten nearest by a scan, by tables and by graphs, beside faiss and usearch, at growing sizes.
+"""The ten nearest by a scan, by tables and by graphs, compared with faiss and usearch, by size.
 
     python benchmarks/speed_tables.py FEATURES.npy ... [--save] [--millions 1 10 100]
         [--bits 64 256] [--only clustered] [--graphs 1] [--queries 100]
 
 ``FEATURES.npy`` (n, dim) are real embeddings. Each is repeated with Gaussian noise of half the
-spread of a dimension, so that codes keep the clusters of real ones; uniform codes are the worst
-case. "index" is ``HammingIndex.search`` with tables, which chooses; "scan" and "tables only" are
-what it chooses from, and ``beside_better`` is how many times as long as the better of them it took.
-A row has the time of one query and of a batch, its median and least, the seconds to build and those
-of a core, the megabytes held beyond the codes, and the recall: the share of what is found that is
-no farther than the true tenth. Graphs are built up to ``--graphs`` millions, and faiss's hashes up
-to 30 million entries; beyond that a row says what the build is estimated to take. Each size is
-saved once it is measured.
+spread of a dimension, so that codes keep the clusters of real ones. Uniform codes are the worst
+case. "index" is ``HammingIndex.search`` with tables, which chooses between a scan and tables;
+"scan" and "tables only" are the two, and ``beside_better`` is its time divided by that of the
+better one.
+
+A row has the time of one query and of a batch (median and least), the seconds to build, by the
+clock and of a core, the megabytes held beyond the codes, and the recall: the share of results that
+are no farther than the true tenth. Graphs are built up to ``--graphs`` millions, and faiss's hashes
+up to 30 million entries; beyond that a row has an estimate of the time to build. Each size is saved
+once it is measured.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How much of the hardware training leaves to the network, and what large batches cost.
+"""How fast a training step is compared with the bare network, and what large batches cost.
 
-A step of the trainer (images gathered from memory, sent, augmented, embedded, ranked by the loss,
-the optimiser's step) beside a bare forward and backward pass of the same network on a batch that
-already lies on the device; steps in two passes beside it, with the memory each takes.
+A step of the trainer (gather images from memory, send, augment, embed, loss, optimiser) is compared
+with a bare forward and backward pass of the same network on a batch that is already on the device,
+and with steps in two passes. The memory of each is measured too.
 
     python benchmarks/speed_training.py --save           # EfficientNet-lite0 at 224 on a GPU,
                                                          # the small network at 32 on a CPU

@@ -2,9 +2,9 @@
 
     python tests/machines.py python benchmarks/spread_quickstart.py --save
 
-Each machine of ``tests/machines.py`` adds its rows to those of the others, a row a method: mAP and
-the range that ties leave open. The README's table states a spread that these rows lie within, and
-a test runs quickstart against it.
+Each machine of ``tests/machines.py`` adds its rows to those of the others, one for each method: mAP
+and the range that ties leave open. The table in the README states a spread that covers these rows,
+and a test compares quickstart with that table.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""How far a supervised rotation moves when nothing that matters has changed.
+"""How much a supervised rotation changes when nothing that matters has changed.
 
     python benchmarks/spread_rotation.py FOLDER --make fashion-mnist cifar10
     python benchmarks/spread_rotation.py FOLDER --save
     python tests/machines.py python benchmarks/spread_rotation.py FOLDER --save
 
-mAP of unseen queries for codes fitted again and again: with other seeds, as if on another machine
-(instruction set and threads, see ``tests/machines.py``), and with another hundredth of the rows
-left out. Data: the digits of ``rankbits quickstart``, 16 bits; Fashion-MNIST and CIFAR-10 as 128
-principal components of an ImageNet network's features (``--make``: EfficientNet-lite0 at 128 x 128,
-minutes on a GPU), 32 bits, fitted on the first 1,000, 5,000 and 20,000 training images, 1,000 test
-images asking for the other 9,000. Each machine adds its rows to those of the others; ``--label``
-says which version is measured.
+The figure is mAP of unseen queries. Codes are fitted again and again: with other seeds, as if on
+another machine (instruction set and threads, see ``tests/machines.py``), and with another hundredth
+of the rows left out. The data are the digits of ``rankbits quickstart``, 16 bits, and Fashion-MNIST
+and CIFAR-10 as 128 principal components of an ImageNet network's features (``--make``:
+EfficientNet-lite0 at 128 x 128, minutes on a GPU), 32 bits. These are fitted on the first 1,000,
+5,000 and 20,000 training images, and 1,000 test images are searched among the other 9,000. Each
+machine adds its rows to those of the others; ``--label`` says which version is measured.
 """
 
 from __future__ import annotations

@@ -1,19 +1,20 @@
 """Does training by the ranking metric raise the metric on images the network never saw?
 
-A two-layer network learns from 400 of the embedded digits, once by each loss, from the same first
-weights and in the same order of batches. It is judged on the other 1,397: 300 queries against 1,097
-database images, by tie-aware mAP over the whole ranking (AP_T, the mean over all orders of equal
-distances). The tie-aware losses train 16 bits. FastAP trains 16 floats; they are judged by their
-squared distances, and again by their signs, the bits one has without a loss for bits.
+A two-layer network learns from 400 of the digits that come with the package, once by each loss,
+with the same first weights and the same order of batches. It is judged on the other 1,397 digits:
+300 queries against 1,097 database images, by tie-aware mAP over the whole ranking (AP_T, the mean
+over all orders of equal distances). The tie-aware losses train 16 bits. FastAP trains 16 floats,
+which are judged by their squared distances, and again by their signs, as bits without a loss for
+bits.
 
-What this does not show: how the losses compare at their best, for there is one setting for all and
-none was tuned; nor retrieval of unseen classes, for all ten digits are in every part.
+This does not show how the losses compare at their best: all have the same setting, and nothing was
+tuned. Nor does it show retrieval of unseen classes: all ten digits are in every part.
 
     python examples/train_by_ranking.py                  # about a minute on one core
     python examples/train_by_ranking.py --seeds 1 --epochs 20 --out somewhere
 
-writes train_by_ranking.json and train_by_ranking.svg, and fails unless each loss raised AP_T on the
-held-out images with every seed. The picture needs matplotlib: pip install matplotlib.
+It writes train_by_ranking.json and train_by_ranking.svg, and fails unless each loss raises AP_T on
+the held-out images with every seed. The picture needs matplotlib: pip install matplotlib.
 """
 
 from __future__ import annotations

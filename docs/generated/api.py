@@ -113,10 +113,11 @@ def api() -> str:
 
 def metrics() -> str:
     said = (
-        "Every metric reads a `Ranking`, counts by distance and grade, and gives (Q,) float64, nan "
-        'where nothing is relevant. `ties="mean"` is the mean over all orders of equal distances, '
-        '`"best"` and `"worst"` the ends. A cutoff inside a tie counts the places up to it. Tests '
-        "compare each with enumeration over all orders. [Which mAP is which](map.md)."
+        "Every metric takes a `Ranking` (counts by distance and grade) and returns (Q,) float64, "
+        'with nan where nothing is relevant. `ties="mean"` is the mean over all orders of equal '
+        'distances, `"best"` and `"worst"` are the ends. A cutoff inside a tie counts the places '
+        "up to it. Tests compare each metric with enumeration over all orders. See [which mAP is "
+        "which](map.md)."
     )
     return page("Metrics", said, of(rb, METRICS))
 
@@ -124,12 +125,13 @@ def metrics() -> str:
 def all_losses() -> str:
     table = "\n".join(f"| `{n}` | `losses.{c.__name__}` |" for n, c in named.LOSSES.items())
     said = (
-        "Each is `loss(embeddings, labels) -> scalar`. z are raw outputs (M, K), K bits; s = 1 "
-        "where two rows share a label; c their cosine; p the share of similar pairs and w = s/p + "
-        "(1 - s)/(1 - p); u = tanh z. Means are over the pairs of a batch. Any callable of the "
-        "same form, those of pytorch-metric-learning among them (`pml:NAME`), trains as well.\n\n"
-        '`variant="h2q"` repeats what the H2Q code computes where it is not the original; '
-        "[what differs](../notes/errors.md).\n\n"
+        "Each loss is called as `loss(embeddings, labels)` and returns a scalar. Any callable of "
+        "that form can be trained with, also those of pytorch-metric-learning (`pml:NAME`). In the "
+        "formulas z are raw outputs (M, K) for K bits; s is 1 where two rows share a label; c is "
+        "their cosine; p is the share of similar pairs and w = s/p + (1 - s)/(1 - p); u = tanh z. "
+        "Means are over the pairs of a batch.\n\n"
+        '`variant="h2q"` computes what the H2Q code computes where it differs from the original '
+        "([known errors](../notes/errors.md)).\n\n"
         f"| `rankbits train --loss` | class |\n|---|---|\n{table}"
     )
     return page("Losses", said, of(losses, losses.__all__))
@@ -137,16 +139,17 @@ def all_losses() -> str:
 
 def all_quantizers() -> str:
     said = (
-        "A quantizer makes bits of floats: `fit(embeddings, labels=None)`, `encode(embeddings)` -> "
-        "`Codes`, `transform` -> the rotated floats, `fold(linear)`, `save`, `to_onnx`, "
-        "`to_faiss`; `rb.load(path)` reads one. Learned names end in `_`.\n\n"
+        "A quantizer turns floats into bits. Its methods are `fit(embeddings, labels=None)`, "
+        "`encode(embeddings)`, which returns `Codes`, `transform`, which returns the rotated "
+        "floats, `fold(linear)`, `save`, `to_onnx` and `to_faiss`; `rb.load(path)` reads one. "
+        "Names of learned attributes end in `_`.\n\n"
         "| `rankbits fit --method` | is |\n|---|---|\n"
         "| `auto` | `SupervisedRotation` with labels; else `Projection`, or `H2Q` where bits = dim"
         " |\n| `sign`, `random`, `itq`, `h2q` | the class of that name |\n"
         "| `supervised` | `SupervisedRotation` |\n"
         "| `pca`, `neighbours` | `Projection` with that `objective` |\n"
         "| `classes` | `SupervisedProjection` |\n"
-        "| `reconstruct` | `Reconstruction`, to be asked by floats: keeps most of the neighbours |"
+        "| `reconstruct` | `Reconstruction`, for float questions: keeps most of the neighbours |"
         "\n| `bre`, `fasthash`, `structhash`, `machash` | the class of that name |"
     )
     return page("Quantizers", said, of(quantizers, QUANTIZERS))
@@ -181,9 +184,9 @@ def files() -> str:
         "Own examples": "rankbits.data.folders",
     }
     text = (
-        "# File formats\n\nEverything is written whole or not at all (a temporary name, fsync, "
-        "rename), and nothing that is read can execute code: no pickle anywhere. This page is what "
-        "the modules that read and write the files say of them.\n"
+        "# File formats\n\nEvery file is written whole or not at all (a temporary name, fsync, "
+        "rename), and reading a file never executes code: there is no pickle. The text comes from "
+        "the modules that read and write the files.\n"
     )
     for title, name in modules.items():
         said = prose(inspect.getdoc(importlib.import_module(name)) or "")

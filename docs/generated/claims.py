@@ -1,7 +1,7 @@
-"""A claim and what became of it; the rules that claims of several papers share.
+"""Claims and findings, and the rules that claims of several papers share.
 
 A claim is judged on the paper's own set (its rivals, its code lengths, its way of counting), and
-apart from that on an extended set (more rivals, more lengths, ties averaged).
+again on an extended set (more rivals, more lengths, ties averaged).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from generated.evidence import Evidence, Gap, Place, grid, short, signed
 REACHED, MISSED = "reached", "not reached"  # goals of our own
 YES, NO, OPEN = "reproduced", "not reproduced", "unfinished"
 CANNOT, NONE = "not testable here", "no rows yet"
-SEEDS = 2  # with fewer a comparison decides nothing in a claim's favour
+SEEDS = 2  # with fewer, a comparison does not count in favour of a claim
 
 Line = tuple[str, Place]
 Pair = tuple[Line, Line]
@@ -22,8 +22,8 @@ Pair = tuple[Line, Line]
 
 @dataclass(frozen=True)
 class Finding:
-    """A verdict ("": a measurement nobody claimed), a sentence of figures, a table. ``beyond``:
-    the same on the extended set. ``instead``: what was found and nobody claimed, in a sentence."""
+    """A verdict ("": a measurement without a claim), a sentence of figures, a table. ``beyond``:
+    the same on the extended set. ``instead``: a sentence on what was found and not claimed."""
 
     verdict: str
     sentence: str = ""
@@ -46,7 +46,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Part:
-    """Comparisons of one kind: what they are called, their gaps, and how many have too few rows."""
+    """Comparisons of one kind: their name, their gaps, and how many have too few rows."""
 
     said: str
     gaps: list[Gap] = field(default_factory=list)
@@ -55,13 +55,14 @@ class Part:
     def __str__(self) -> str:
         above = [gap for gap in self.gaps if gap.mean > 0]
         text = f"{self.said}: ahead in {len(above)} of {len(self.gaps)}"
-        counts = {"clearly in": sum(g.clear for g in above)}
-        counts["clearly behind in"] = sum(g.clear for g in self.gaps if g.mean <= 0)
-        counts["without rows for two seeds"] = self.missing
-        told = [f"{words} {count}" for words, count in counts.items() if count]
+        clear = sum(g.clear for g in above)
+        behind = sum(g.clear for g in self.gaps if g.mean <= 0)
+        told = [f"clearly in {clear}"] if clear else []
+        told += [f"clearly behind in {behind}"] if behind else []
+        told += [f"{self.missing} with fewer than two seeds"] if self.missing else []
         if self.gaps:
             worst = min(self.gaps, key=lambda gap: gap.mean)
-            told.append(f"least {signed(worst.mean)}, {name_place(worst.theirs)}")
+            told.append(f"lowest gap {signed(worst.mean)}, to {name_place(worst.theirs)}")
         return text + (f" ({'; '.join(told)})" if told else "")
 
 
@@ -104,8 +105,8 @@ def ahead_in_most(part: Part) -> bool:
 
 
 def conclude(parts: Sequence[Part], rule: Callable[[Part], bool] = ahead_everywhere) -> Finding:
-    """The verdict on parts: what is behind decides against the claim at once; what lacks rows keeps
-    it unfinished."""
+    """The verdict on parts: one part that fails the rule decides against the claim; a part that
+    lacks rows keeps it unfinished."""
     known = [part for part in parts if part.gaps]
     if not known:
         return Finding(NONE)
@@ -122,8 +123,8 @@ def ahead(
     figure: str = "value",
     beside: Sequence[Line] = (),
 ) -> Callable[[Evidence], Finding]:
-    """Each of ours ahead of each of theirs at every code length of ``under``. ``beside``: lines of
-    the table that the claim is not about."""
+    """Judge whether each of ours is ahead of each of theirs at every code length of ``under``.
+    ``beside``: lines of the table that the claim is not about."""
 
     def find(evidence: Evidence) -> Finding:
         bits = evidence.bits(under)
@@ -136,8 +137,8 @@ def ahead(
 
 
 def reached(under: str, least: int, goal: float) -> Callable[[Evidence], Finding]:
-    """Whether one method below a folder reaches a goal at every length from ``least`` bits up: the
-    best of several at each length would be picked by the figures it is to be judged by."""
+    """Judge whether one method below a folder reaches a goal at every length from ``least`` bits.
+    It must be one method: the best one of each length would be chosen by the figures to judge."""
 
     def find(evidence: Evidence) -> Finding:
         keys = dict.fromkeys(

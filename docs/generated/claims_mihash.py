@@ -1,5 +1,5 @@
-"""Why MIHash fails where the whole network is trained: what its loss cannot see, and where the
-distances of its codes lie."""
+"""Why MIHash fails when the whole network is trained: what its loss cannot see, and the distances
+between its codes."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ def explain(evidence: Evidence) -> Finding:
             for under in ("tuned-s1", "table1-s1")
         )
         if tuned is not None and frozen is not None:
-            falls.append(f"{short(tuned)} for {short(frozen)} at {b} bits")
-    text = f"AP_T fine-tuned for frozen: {', '.join(falls)}. " if falls else ""
+            falls.append(f"{short(tuned)} and {short(frozen)} at {b} bits")
+    text = f"AP_T fine-tuned and frozen: {', '.join(falls)}. " if falls else ""
     text += (
-        f"A tenth of neighbours leaves {short(entropy)} nats to be known. The loss counts them as "
-        "known as soon as neighbours and others lie at different distances, whichever is nearer "
-        "and however near they are; codes of other classes then stay wherever they fell."
+        f"If a tenth are neighbours, the mutual information is at most {short(entropy)} nats. The "
+        "loss reaches this as soon as neighbours and others lie at different distances. It does "
+        "not matter which are nearer, nor how near: codes of other classes stay where they are."
     )
     shown = compare_losses()
     if lines:
@@ -95,15 +95,15 @@ def explain(evidence: Evidence) -> Finding:
         ]
         shown += "\n" + table(head, lines)
         text += (
-            " Two layers on the frozen network, a minute of a CPU, show it too: below, where the "
-            "pairs of a query and an item of the database lie."
+            " Two layers on the frozen network, trained in a minute on a CPU, show it too. The "
+            "second table has the distances of pairs of a query and an item of the database."
         )
     return Finding("", text, shown, instead=tell_difference(evidence))
 
 
 def tell_difference(evidence: Evidence) -> str:
-    """MIHash beside TALR-AP, two layers trained: AP_T, and how many pairs of other classes are as
-    near as if they were of the same."""
+    """A sentence that compares MIHash with TALR-AP, two layers trained: AP_T, and the share of
+    pairs of other classes that are as near as pairs of the same class."""
     told = []
     for said, name in SHOWN.items():
         shares, mean = share_pairs(evidence, name), evidence.mean(Place(name, None, BITS))
@@ -113,8 +113,8 @@ def tell_difference(evidence: Evidence) -> str:
     if len(told) < len([name for name in SHOWN.values() if TWO in name]):
         return ""
     return (
-        "MIHash fails where more than a last layer is trained, and its authors' bins do not help: "
-        f"AP_T, and the share of pairs of other classes within 3 bits of 32, {'; '.join(told)}."
+        "MIHash fails when more than a last layer is trained, and its authors' bins do not help. "
+        f"AP_T and the share of pairs of other classes within 3 bits of 32: {'; '.join(told)}."
     )
 
 
@@ -122,7 +122,7 @@ MIHASH = Claim(
     "TALR",
     "Why MIHash fails when the network is fine-tuned",
     "MIHash maximises the mutual information between being a neighbour and the Hamming distance. "
-    "Its AP_T falls when the whole network is trained, and not when a last layer is.",
+    "Its AP_T falls when the whole network is trained, but not when only a last layer is.",
     "a measurement",
     (TWO,),
     explain,

@@ -1,5 +1,5 @@
-"""What two sets that the papers do not have say of their claims: birds (CUB-200-2011) for FastAP,
-and CIFAR-100 with graded relevance for TALR."""
+"""The claims of the papers on two sets that are not in them: birds (CUB-200-2011) for FastAP, and
+CIFAR-100 with graded relevance for TALR."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def beat_best(folder: str) -> Callable[[Evidence], Finding]:
             return Finding(NONE)
         rival = min(gaps, key=lambda said: gaps[said].mean)
         gap = gaps[rival]
-        spread = "one seed, which says nothing of the deviation"
+        spread = "one seed, so the deviation is unknown"
         if gap.deviation is not None:
             spread = f"deviation {short(gap.deviation)} over {gap.seeds} seeds"
-        said = f"In R@1 {signed(gap.mean)} from {rival}, the best of the others; {spread}."
+        said = f"R@1 minus that of {rival}, the best other loss: {signed(gap.mean)}; {spread}."
         by_map = evidence.gap(best, dict(peers)[rival], "MAP@R")
-        said += f" In MAP@R {signed(by_map.mean)}." if by_map is not None else ""
+        said += f" The same in MAP@R: {signed(by_map.mean)}." if by_map is not None else ""
         shown = show_birds(evidence, [("FastAP, best recipe", best), ours, *peers])
         return Finding(REACHED if gap.clear and gap.mean > 0 else MISSED, said, shown)
 
@@ -78,7 +78,7 @@ def compare_sampling(evidence: Evidence) -> Finding:
     gap = evidence.gap(places[0][1], places[1][1])
     if gap is None:
         return Finding(NONE)
-    said = f"Hard less random in R@1: {signed(gap.mean)}; seeds: {gap.seeds}."
+    said = f"R@1 of hard minus random sampling: {signed(gap.mean)}; seeds: {gap.seeds}."
     return Finding(YES if gap.mean > 0 else NO, said, show_birds(evidence, places))
 
 
@@ -87,28 +87,27 @@ def compare_batches(evidence: Evidence) -> Finding:
     grown, whole = rises(evidence, [place for _, place in points])
     if whole is None:
         return Finding(NONE)
-    said = (
-        f"The largest batch is {signed(whole.mean)} from the smallest in R@1; seeds: {whole.seeds}."
-    )
+    gap = f"{signed(whole.mean)}; seeds: {whole.seeds}"
+    said = f"R@1 of the largest batch minus the smallest: {gap}."
     lines = [(f"{vary['batch_size']} images", place) for vary, place in points]
     return Finding(YES if grown else NO, said, show_birds(evidence, lines))
 
 
 def judge_graded(more: str, folder: str) -> tuple[Claim, Claim]:
-    """Whether the loss made for a figure has the best of it."""
+    """The claims that the loss made for a figure has the best of that figure."""
     ndcg = ("TALR-NDCG, simple", Place(f"{folder}/talr-ndcg", "none"))
     ap = ("TALR-AP, simple", Place(f"{folder}/talr-ap", "none"))
     rivals = [(said, Place(f"{folder}/{name}", "none")) for name, said in RIVALS.items()]
     mihash = [("MIHash", Place(f"{folder}/mihash", "none"))]
-    beside = [] if more else mihash  # fine-tuned it fails, and counts in nobody's favour
+    beside = [] if more else mihash  # it fails when fine-tuned, and does not count there
     rivals += mihash if more else []
     rule = "ahead in the mean over seeds in every comparison, paired by seed"
     return (
         Claim(
             "TALR",
             f"CIFAR-100, graded: TALR-NDCG ahead in NDCG{more}",
-            "As Table 2 has it for NUS-WIDE: trained for NDCG, the codes have the best NDCG. Here "
-            "the same class is relevant 2 and the same category of classes 1.",
+            "As in Table 2 for NUS-WIDE: codes trained for NDCG have the best NDCG. Here items of "
+            "the same class have grade 2, and items of the same category of classes grade 1.",
             rule,
             (folder,),
             ahead([ndcg], [ap, *rivals], folder, beside=beside),
@@ -128,19 +127,19 @@ CLAIMS = (
     Claim(
         "FastAP",
         "Birds: FastAP ahead of other losses",
-        "CUB-200-2011, kinds 1 to 100 train and 101 to 200 are judged; one network, fine-tuned, "
-        "one budget, the same batches; the rate of each loss is the better of two on kinds held "
-        "out.",
-        "ahead in R@1 in the mean over seeds of every other loss",
+        "CUB-200-2011: kinds 1 to 100 are trained on, kinds 101 to 200 are judged. All losses have "
+        "the same network, fine-tuned, the same budget and the same batches. The rate of each loss "
+        "is the better of two on held-out kinds.",
+        "ahead of every other loss in R@1, in the mean over seeds",
         (TUNED,),
         beat_all(TUNED),
     ),
     Claim(
         "FastAP",
         "Birds: FastAP ahead of other losses, frozen network",
-        "The same kinds, a last layer on a frozen network; the rate of each loss is the best "
-        "of three on kinds held out.",
-        "ahead in R@1 in the mean over seeds of every other loss",
+        "The same kinds, with a last layer on a frozen network. The rate of each loss is the best "
+        "of three on held-out kinds.",
+        "ahead of every other loss in R@1, in the mean over seeds",
         (FROZEN,),
         beat_all(FROZEN),
     ),
@@ -173,8 +172,8 @@ CLAIMS = (
     Claim(
         "FastAP",
         "Birds: larger batches are better",
-        "As in Figure 4, every size by the step in two passes and with the same number of images, "
-        "so that a larger batch takes fewer steps.",
+        "As in Figure 4. Every size uses the step in two passes and sees the same number of "
+        "images, so a larger batch takes fewer steps.",
         "no step to a larger batch loses more than the deviation of the gap, and the largest is "
         "clearly ahead of the smallest",
         ("fastap/cub/batch",),

@@ -1,4 +1,4 @@
-"""What became of H2Q's claims about rotations."""
+"""Whether the rows confirm H2Q's claims about rotations."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def improves(evidence: Evidence) -> Finding:
     if averaged is not None and averaged.gaps:
         up = sum(g.mean > 0 for g in averaged.gaps)
         instead = (
-            f"Fine-tuned, H2Q improves {up} of {len(averaged.gaps)} cases once ties are averaged "
-            "and not broken by the floats it rotates."
+            f"Fine-tuned, H2Q improves {up} of {len(averaged.gaps)} cases if ties are averaged and "
+            "not broken by the floats."
         )
     shown = grid(evidence, lines, evidence.bits("h2q"), BROKEN) if lines else ""
     return Finding(judged.verdict, judged.sentence, shown, conclude(beyond), instead)
@@ -64,11 +64,11 @@ def frequently_lower(gaps: Sequence[Gap]) -> bool:
 def itq(evidence: Evidence) -> Finding:
     """ITQ as the paper's authors ran it, and, apart, as its own paper defines it."""
     plain, names = table1("none", T1, tuple(OWN)), {"itq-port": "ITQ as the authors ran it"}
-    names |= {"itq-raw": "the same with its factor mended", "random": "a random rotation"}
+    names |= {"itq-raw": "the same with the correct factor", "random": "a random rotation"}
     every = {q: gains(evidence, table1(q, T1, tuple(OWN)), plain) for q in names}
     told = [
-        f"{names[q]} lowers {sum(g.mean < 0 for g in gaps)} of {len(gaps)}, by "
-        f"{signed(mean_of(gaps))} on average"
+        f"{names[q]} lowers {sum(g.mean < 0 for g in gaps)} of {len(gaps)}, on average "
+        f"{signed(mean_of(gaps))}"
         for q, gaps in every.items() if gaps
     ]  # fmt: skip
     errors = {
@@ -105,7 +105,7 @@ def itq(evidence: Evidence) -> Finding:
     instead = ""
     if ported and right:
         instead = (
-            "ITQ as the authors ran it takes a matrix for its transpose and ends in a random "
+            "ITQ as the authors ran it confuses a matrix with its transpose and ends in a random "
             f"rotation ({signed(mean_of(ported))} on average); ITQ as defined changes figures by "
             f"{signed(mean_of(right))}, H2Q by {signed(mean_of(fast))}."
         )
@@ -129,7 +129,7 @@ def four_losses(evidence: Evidence) -> Finding:
 
 
 def supervised(evidence: Evidence) -> Finding:
-    """Not claimed by anyone: the rotation trained on AP_T against H2Q's, and no rotation."""
+    """Compare the rotation trained on AP_T with H2Q's and with none; no paper claims this."""
     told, lines, instead = [], [], ""
     for under, how in NETWORKS.items():
         ours, h2q, plain = (table1(q, under) for q in ("supervised", "h2q", "none"))

@@ -1,4 +1,4 @@
-"""What TALR claims, and whether the rows bear it out."""
+"""What TALR claims, and whether the rows confirm it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from generated.talr_lines import (
 
 
 def table_one(number: int, folders: Sequence[str]) -> Callable[[Evidence], Finding]:
-    """Table 1 in a setting: the first of the folders that has rows is judged, the others apart."""
+    """Table 1 in a setting: the first folder that has rows decides, the others are judged apart."""
 
     def find(evidence: Evidence) -> Finding:
         own: list[Part] = []
@@ -57,10 +57,10 @@ def table_one(number: int, folders: Sequence[str]) -> Callable[[Evidence], Findi
             fixed, parts = [every[FIXED]], beyond if own else own
             parts.append(compare(evidence, how, cross(fixed, rivals(under)), bits))
             if number == 1:
-                said = f"{how}, of methods without a network"
+                said = f"{how}, against methods without a network"
                 parts.append(compare(evidence, said, cross(fixed, shallow()), bits))
             for said, ours, theirs in (
-                ("of HashNet", fixed, [every[HASHNET]]),
+                ("against HashNet", fixed, [every[HASHNET]]),
                 ("alpha growing", [every[GROWN]], rivals(under)),
             ):
                 beyond.append(compare(evidence, f"{how}, {said}", cross(ours, theirs), bits))
@@ -99,11 +99,11 @@ def growing(evidence: Evidence) -> Finding:
         for part in own + beyond
         if part.gaps
     ]
-    shown = table(["growing less fixed", "by bits"], cells) if cells else ""
+    shown = table(["growing minus fixed", "by bits"], cells) if cells else ""
     return Finding(judged.verdict, judged.sentence, shown, conclude(beyond))
 
 
-NEAR = 0.01  # of AP_T or NDCG: forms whose means lie no further apart perform alike
+NEAR = 0.01  # forms perform alike if their means of AP_T or NDCG differ by no more
 
 
 def alike(evidence: Evidence) -> Finding:
@@ -126,8 +126,9 @@ def alike(evidence: Evidence) -> Finding:
     apart = [gap for gap in known if abs(gap.mean) > NEAR]
     worst = max(known, key=lambda gap: abs(gap.mean))
     said = (
-        f"{len(known) - len(apart)} of {len(known)} cases lie within {short(NEAR)}; the furthest "
-        f"is {worst.ours.name.split('/')[-1]} at {worst.ours.bits} bits, {signed(worst.mean)}."
+        f"{len(known) - len(apart)} of {len(known)} cases lie within {short(NEAR)}; the widest gap "
+        f"is that of {worst.ours.name.split('/')[-1]} at {worst.ours.bits} bits, "
+        f"{signed(worst.mean)}."
     )
     lines = [
         (f"{under.split('/')[-1]}, {name}", Place(f"{under}/{name}"))
@@ -185,7 +186,7 @@ def tie_ranges(evidence: Evidence) -> Finding:
 NEIGHBOURS = {"MIHash": "mihash", "DPSH": "dpsh", "DTSH": "dtsh", **CLASSICAL}
 BESIDE = {"PCA-ITQ": "itq", "PCA-H2Q": "h2q", "signs of PCA": "pca-sign", "random rotation": "lsh"}
 OURS = {"Projection, pca": "projection-pca", "Projection, neighbours": "projection-neighbours"}
-SIGNS = "signs of PCA, which nothing rotates"
+SIGNS = "plain signs of PCA"
 
 
 def third(names: dict[str, str]) -> list[Line]:
@@ -201,11 +202,11 @@ def without_labels(evidence: Evidence) -> Finding:
     others = compare(evidence, "rotations and PCA", cross(ours, third(BESIDE)), bits)
     gaps = [g for g in others.gaps if g.theirs.name.endswith("pca-sign") and g.mean < 0]
     behind = ", ".join(f"{g.theirs.bits} bits ({signed(g.mean)})" for g in gaps)
-    instead = f"Without labels TALR-NDCG is behind the {SIGNS}, at {behind}." if gaps else ""
+    instead = f"Without labels TALR-NDCG is behind the {SIGNS} at {behind}." if gaps else ""
     verdict = judged.verdict
     sentence = judged.sentence
     if gaps:
-        sentence = f"{sentence.rstrip('.')}; but the {SIGNS}, beat it at {behind}."
+        sentence = f"{sentence.rstrip('.')}; but the {SIGNS} beat it at {behind}."
     forms = {f"TALR-NDCG, {f}{said}": f"ndcg-{f}{end}" for f in FORMS
              for said, end in (("", ""), (", alpha growing", "-grow"))}  # fmt: skip
     lines = third(forms | {"TALR-AP": "ap-simple"} | NEIGHBOURS | BESIDE | OURS)
@@ -221,11 +222,11 @@ def state_table_one(number: int, folders: tuple[str, ...], more: str) -> Claim:
         "TALR",
         f"TALR-AP ahead of its rivals in setting {number}",
         f"Table 1, CIFAR-10: TALR-AP, alpha fixed, has the best AP_T at every code length. {more}"
-        "HashNet is not in these columns of the paper, nor is growing alpha: they are judged "
-        "apart. MIHash counts where only a last layer is trained; fine-tuned it fails, for the "
-        "reason below, and counts in nobody's favour.",
-        f"{EVERYWHERE}, the network fine-tuned as in the paper where there are rows of that, else "
-        "frozen",
+        "HashNet and growing alpha are not in these columns of the paper and are judged apart. "
+        "MIHash counts where only a last layer is trained. Fine-tuned it fails, for the reason "
+        "below, and does not count.",
+        f"{EVERYWHERE}, with the network fine-tuned, as in the paper, if there are rows of it, "
+        "else frozen",
         folders,
         table_one(number, folders[:-1] if SHALLOW in folders else folders),
     )
@@ -235,8 +236,8 @@ CLAIMS = (
     state_table_one(
         1,
         (LONG, TUNED, S1, SHALLOW),
-        "The network is fine-tuned, as in the paper; with a last layer only, frozen, it is judged "
-        "apart. BRE, MACHash, FastHash and StructHash learn on the frozen network's features. ",
+        "The network is fine-tuned, as in the paper; a last layer on the frozen network is judged "
+        "apart. BRE, MACHash, FastHash and StructHash learn from the frozen network's features. ",
     ),
     state_table_one(2, (TUNED2, S2), ""),
     MIHASH,
@@ -244,15 +245,15 @@ CLAIMS = (
         "TALR",
         "Growing alpha is better than fixed",
         "Appendix D: increasing alpha over time improves TALR-AP on CIFAR-10, setting 1.",
-        f"{EVERYWHERE}, the network fine-tuned where there are rows of that, else frozen",
+        f"{EVERYWHERE}, with the network fine-tuned if there are rows of it, else frozen",
         (LONG, TUNED, S1, S2),
         growing,
     ),
     Claim(
         "TALR",
         "The full and the simplified relaxation perform alike",
-        "Appendix F: what the paper trains with, Eq. 62 and 66 (simple), performs as Eq. 11 and 12 "
-        "do (relaxed). The exact form is ours.",
+        "Appendix F: Eq. 62 and 66 (simple), which the paper trains with, perform like Eq. 11 and "
+        "12 (relaxed). The exact form is ours.",
         f"the means over seeds lie within {short(NEAR)} of each other in every case",
         (S1, S2, T3),
         alike,
@@ -269,10 +270,10 @@ CLAIMS = (
     Claim(
         "TALR",
         "TALR-NDCG ahead without labels",
-        "Table 3, LabelMe, re-enacted on text embeddings: TALR-NDCG with linear hash functions has "
-        "the best NDCG at every code length. The paper compares with no rotation of principal "
-        "components; those are judged apart.",
-        f"{EVERYWHERE}, of MIHash, DPSH, DTSH, BRE, MACHash, FastHash and StructHash",
+        "Table 3, LabelMe, repeated here on text embeddings: TALR-NDCG with linear hash functions "
+        "has the best NDCG at every code length. Principal components and their rotations are not "
+        "in the paper's table and are judged apart.",
+        f"{EVERYWHERE}, against MIHash, DPSH, DTSH, BRE, MACHash, FastHash and StructHash",
         (T3,),
         without_labels,
     ),

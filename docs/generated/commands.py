@@ -28,9 +28,9 @@ def row(field: Any, places: tuple[str, ...]) -> str:
 
 def page() -> str:
     text = (
-        "# Commands\n\nFlags are stronger than `--config FILE.toml`, and that than the defaults "
-        "below. In TOML a flag is a key with `_` or `-`. An unknown flag or key is refused with "
-        "the nearest name. A refusal is one line on stderr and exit status 1.\n"
+        "# Commands\n\nFlags override `--config FILE.toml`, which overrides the defaults below. In "
+        "TOML a flag is a key with `_` or `-`. An unknown flag or key is refused, and the nearest "
+        "name is suggested. An error is one line on stderr and exit status 1.\n"
     )
     for command in COMMANDS:
         usage = " ".join(place.upper() for place in command.places)

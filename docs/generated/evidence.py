@@ -1,4 +1,4 @@
-"""Rows of ``reproduce/results`` by what they are of, gaps between them, and tables of them."""
+"""Find rows of ``reproduce/results``, gaps between them, and tables of them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Evidence:
                 place = Place(row["name"], quantizer, row["bits"], spelled)
                 kept = self.found.setdefault(place, {})
                 if quantizer is None and row["quantizer"] not in ("none",) and row["seed"] in kept:
-                    continue  # where a recipe has several quantizers, its own outputs stand for it
+                    continue  # of several quantizers, "none" stands for the recipe
                 kept[row["seed"]] = row
 
     def at(self, place: Place) -> dict[int, Row]:
@@ -143,7 +143,7 @@ def counted(gaps: Sequence[Gap]) -> str:
     size = f", {abs(far):.1f} deviations" if far is not None and math.isfinite(far) else ""
     text = f"Ahead in {len(ahead)} of {len(gaps)} comparisons, clearly in {clear}"
     text += f"; clearly behind in {behind}" if behind else ""
-    return f"{text}. The least gap is {signed(worst.mean)}{size}, to {where}."
+    return f"{text}. The lowest gap is {signed(worst.mean)}{size}, to {where}."
 
 
 def grid(
@@ -174,4 +174,4 @@ def origins(rows: Sequence[Row]) -> str:
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     seeds = len({row["seed"] for row in rows})
     listed = "; ".join(f"{m} (commit {', '.join(sorted(c))})" for m, c in sorted(machines.items()))
-    return f"{seeds} seeds, {span}: {listed}."
+    return f"{seeds} seed{'s' if seeds > 1 else ''}, {span}: {listed}."

@@ -18,10 +18,11 @@ HSWD = "h2q/tuned-hswd"
 NETWORKS = {TUNED: "fine-tuned", T1: "frozen"}
 SOLVERS = {"h2q": "the fast solver", "h2q-sgd": "Algorithm 1 by SGD", "h2q-adam": "by Adam"}
 RATE = (  # of the recipes below TUNED and PENALTY
-    " Each loss has the rate of 1e-4, 3e-4 and 1e-3 that is best on validation rows at 32 bits and "
-    "seed 0, which is not among the seeds here; where that is 1e-3, 2e-3 gained at most .001."
+    " The rate of each loss is the one of 1e-4, 3e-4 and 1e-3 that is best on validation rows at "
+    "32 bits and seed 0, which is not among the seeds here. Where it is 1e-3, 2e-3 gains at most "
+    ".001."
 )
-BOTH = f" Fine-tuned, as in the paper, and frozen with a last layer.{RATE}"
+BOTH = f" The network is fine-tuned, as in the paper, or frozen with a new last layer.{RATE}"
 
 
 def table1(quantizer: str, under: str = T1, names: Sequence[str] = tuple(LOSSES)) -> list[Line]:

@@ -25,19 +25,20 @@ DRAWN = {
 }
 OPENING = """# What bytes keep
 
-A vector of 384 floats has 1,536 bytes. How much of its neighbourhood do 8, 16, 32, 48 or 96 bytes
-keep, and by which quantizer? Recall is the share of a query's 10 nearest items (by cosine of the
-floats) that are among the 10 which the codes put first. Nothing but the code is stored for an
-item; queries keep their floats unless the line says Hamming. Everything is fitted to the database
-alone. "Scaled" peers are decoded and scaled to unit length: like ours, their lengths follow from
-the codes, though their own indexes do not do it. RaBitQ's 8 bytes of factors and TurboQuant's 4
-count.
+A vector of 384 floats has 1,536 bytes. This page shows how many of its neighbours are still found
+with 8, 16, 32, 48 or 96 bytes, and by which quantizer.
+
+Recall is the share of a query's 10 nearest items, by cosine of the floats, that are among the first
+10 by codes. Only the code of an item is stored. Queries keep their floats unless the line says
+Hamming. All quantizers are fitted to the database alone. "Scaled" peers are decoded and scaled to
+unit length. Like the lengths of ours, theirs follow from the codes, but their own indexes do not
+scale. RaBitQ's 8 bytes of factors and TurboQuant's 4 are counted.
 """
 ADVICE = """
-**Which to take.** `rb.Reconstruction(bits)` with float questions, where the queries' floats are
-at hand and an index of ours searches; peers that keep as much are named below.
-`rb.Projection(bits)` where plain Hamming distance must do: its codes are signs of a linear map,
-work in any engine, fold into a network, and gain from float questions, too.
+**Which to take.** Take `rb.Reconstruction(bits)` with float questions if queries have their floats
+and an index of rankbits does the search; peers that keep as much are named below. Take
+`rb.Projection(bits)` if only Hamming distance is possible: its codes are signs of a linear map,
+work in any engine and fold into a network. They gain from float questions too.
 
 ```python
 import rankbits as rb
@@ -47,20 +48,22 @@ index = rb.HammingIndex(256).add(quantizer.encode(embeddings))
 results = index.search(quantizer.ask(queries), k=10)      # float queries, bits of items
 ```
 
-A `Reconstruction` learns vectors for every 4 bits; with few rows it also learns these rows by
-heart. Codes of new items are therefore worth less than those of the rows it was fitted to, until
-there are some ten rows for each of its `bits / 4 * 16` vectors. `rankbits fit` shows what bytes
-keep of your own embeddings, measured on rows that were not fitted.
+A `Reconstruction` learns 16 vectors for every 4 bits. From few rows it memorises these rows, so
+codes of new items are worse than those of the rows it was fitted to. About ten rows for each of its
+`bits / 4 * 16` vectors are enough. `rankbits fit` shows what bytes keep of your own embeddings,
+measured on rows that were not fitted.
 """
 NESTED = """
 ## Codes within codes
 
 `rb.Reconstruction(256, nested=(64, 128))` makes codes of 32 bytes whose first 8 and first 16 bytes
-are codes of their own, with vectors of their own. One index then serves both: `index.search(
-questions, k=10, coarse=64)` scans the first 8 bytes of all items, and puts the 200 that it lists in
-order by all 32. Recall at 10 of the first bytes of such codes, beside codes that were fitted for
-so many bytes alone, the first bits of a `Projection` of 256 bits (which were not made for it), and
-the common practice of taking signs of the first dimensions:
+are codes of their own, with vectors of their own. One index then has both:
+`index.search(questions, k=10, coarse=64)` scans the first 8 bytes of all items and sorts the best
+200 by all 32 bytes.
+
+The table has recall at 10 for the first bytes of such codes, for codes that were fitted for that
+many bytes alone, for the first bits of a `Projection` of 256 bits (which were not made for this),
+and for signs of the first dimensions, which is common practice:
 """
 FIRST = {
     "Reconstruction of 32 bytes, first bytes": "nested in 32 bytes",
@@ -123,8 +126,8 @@ def find_rivals(rows: list[Row]) -> str:
                 near.append(f"{method} ({title.split(',')[0]}, {size} bytes)")
     said = ", ".join(near) or "none"
     return (
-        f"Peers that are ahead of it, or less than two deviations behind: {said}. A residual "
-        "quantizer has 256 vectors for every byte, and learns the rows of a small set by heart.\n"
+        f"Peers that are ahead of ours, or less than two deviations behind: {said}. A residual "
+        "quantizer has 256 vectors for every byte, and memorises the rows of a small set.\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""The reference of protocols: what each draws, found by running it on stand-ins for its data."""
+"""The reference of protocols: what each draws when it runs on stand-ins for its data."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def page() -> str:
     first = (inspect.getdoc(protocols) or "").split("\n\n")[0]
     return (
         f"# Protocols\n\n{first}\n\n`rankbits train --data NAME`, "
-        "`rankbits data check NAME`, `rankbits.papers.protocol(name, root, seed)`. The files are "
-        "yours to fetch, under `RANKBITS_DATA`; `data check` counts what is there and looks for "
-        "rows that are in two parts. A protocol whose queries meet its database or its training "
-        "rows is refused.\n\n"
-        "This table is found by running each protocol: a number is drawn by the seed, *the rest* "
-        "is what was not drawn, *the publisher's* is a part as published.\n\n"
+        "`rankbits data check NAME` and `rankbits.papers.protocol(name, root, seed)` take a "
+        "protocol by name. Fetch the files yourself and put them under `RANKBITS_DATA`; `data "
+        "check` counts them and looks for rows that are in two parts. A protocol is refused if a "
+        "query is in the database or among the training rows.\n\n"
+        "The table is made by running each protocol. A number is drawn by the seed, *the rest* is "
+        "what was not drawn, *the publisher's* is a part as published.\n\n"
         "| name | train | queries | validation | database | judged by | cutoffs |\n"
         f"|---|---|---|---|---|---|---|\n{rows}\n\n{said}\n\n"
         "Hyper-parameters are chosen on validation rows, never on queries. "

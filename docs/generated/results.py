@@ -40,7 +40,7 @@ from generated.rows import table  # noqa: E402
 from rankbits.papers import read_recipes  # noqa: E402
 
 PAGE = HERE.parent / "results.md"
-SHORT = 210  # letters of a sentence that a table can hold
+SHORT = 210  # letters of a sentence that fit into a table
 PICTURES = HERE.parent / "pictures"
 RECIPES = HERE.parents[1] / "reproduce"
 CLAIMS = (
@@ -51,39 +51,46 @@ PAPERS = {
     "TALR": "TALR: Hashing as tie-aware learning to rank",
     "FastAP": "FastAP: Deep metric learning to rank",
     "H2Q": "H2Q: Deep hashing via Householder quantization",
-    "Best": "The best that can be had",
+    "Best": "Our own goals",
 }
+OPENING = """# Results
+
+We ran the methods of three papers (TALR, FastAP, H2Q) again and judged each claim of the papers by
+a rule. This page says which claims hold and which do not, with all figures.
+"""
 RULES = """
 ## How to read this page
 
-Made by `python docs/generated/results.py` from the rows in `reproduce/results`; nothing is typed by
-hand. A row is one run of a recipe (`reproduce/*/*.toml`) for a code length and a seed, with its
-command, machine and commit in it. `rankbits reproduce NAME --bits B --seed S` runs it again: the
-data root must hold the dataset.
+**Claims.** A claim is judged first on the **paper's own set**: the rivals, code lengths and way of
+counting of its table. It is judged again **beyond** that set: with rivals that are not in the
+paper, with more lengths, or with ties averaged. Each section states the rule by which a claim is
+*reproduced* or *not reproduced*. A claim that can no longer hold is not reproduced, however many
+rows are missing. A claim that can still hold is *unfinished* until every rival of the table that
+can run here has rows for two seeds at every length. A goal of our own is *reached* or *not
+reached*.
 
-A claim is judged first on the **paper's own set**: the rivals, code lengths and way of counting of
-its table. Apart from that it is judged **beyond** it: with rivals that the paper has not, more
-lengths, or ties averaged. By the rule that its section states it is *reproduced* or *not
-reproduced*; what can no longer hold is not reproduced, however many rows are missing, and what
-still can is *unfinished* until every rival of the table that can run here has rows for two seeds at
-every length. A goal of our own is *reached* or *not reached*.
+**Tables.** A cell has the mean over seeds ± the standard deviation over seeds, and in brackets the
+figure of the paper, for the paper's network. Networks, weights and budgets here differ from those
+of the papers; the end of each part says how. So a claim is about which method is ahead when all
+else is equal, not about equal figures. A seed sets the split, the start and the batches for all
+methods, so gaps are taken seed by seed. *Clearly* means that the mean gap is more than twice the
+standard deviation of the gaps.
 
-In the tables: mean over seeds ± standard deviation over seeds, and in brackets the paper's own
-figure, of the paper's own network. Networks, weights and budgets here differ from the papers', and
-the end of each part says how; so a claim is about who is ahead of whom, all else alike, not about
-equal figures. A seed decides the split, the start and the batches for all methods alike, so gaps
-are taken seed by seed; *clearly* is a mean gap of more than twice their standard deviation.
+**Rows.** `python docs/generated/results.py` makes this page from the rows in `reproduce/results`;
+nothing is typed by hand. A row is one run of a recipe (`reproduce/*/*.toml`) for a code length and
+a seed, with its command, machine and commit. `rankbits reproduce NAME --bits B --seed S` runs it
+again if the data root has the dataset.
 """
 
 
 @functools.cache
 def expected(folder: str) -> int:
-    """The rows that the recipes of a folder make when all of them are run."""
+    """How many rows the recipes of a folder make when all of them are run."""
     return sum(len(one.cells()) * len(one.quantizers) for one in read_recipes(RECIPES, [folder]))
 
 
 def lacking(evidence: Evidence, claim: Claim) -> int:
-    """The rows that a claim rests on and that are not there."""
+    """How many rows that a claim rests on are missing."""
     return sum(max(0, expected(f) - len(evidence.named(f))) for f in claim.of)
 
 
@@ -93,7 +100,7 @@ def spell_verdict(finding: Finding) -> str:
 
 @functools.cache
 def recipe_texts(folder: str) -> dict[str, str]:
-    """What the recipes of a folder say of what differs; it may be more than when they were run."""
+    """What differs from the paper, by recipe; a recipe may say more now than when it was run."""
     return {recipe.name: recipe.differs for recipe in read_recipes(RECIPES, [folder])}
 
 
@@ -118,7 +125,7 @@ def differences(evidence: Evidence, folder: str) -> str:
 
 
 def section(evidence: Evidence, claim: Claim, finding: Finding, drawn: Container[str]) -> str:
-    """A claim, what became of it, and those of its pictures that are drawn."""
+    """The text of a claim: its verdict, its figures, and its pictures that are drawn."""
     missing = lacking(evidence, claim)
     said = finding.verdict or "measured"
     said = f"**{said[0].upper()}{said[1:]}**" if finding.verdict else "Measured"
@@ -143,7 +150,7 @@ def picture(name: str) -> str:
 
 
 def pictures(evidence: Evidence) -> dict[str, str]:
-    """The papers' figures that there are rows for, by the names of their files."""
+    """The papers' figures that have rows, by the names of their files."""
     drawn = {picture(f.name): f.draw(evidence, f.shows) for f in FIGURES}
     return {name: text for name, text in drawn.items() if text}
 
@@ -161,12 +168,13 @@ def sources(evidence: Evidence, paper: str) -> str:
                 f"\n#### {folder}\n\n`rankbits reproduce {folder}`: {there}, {origins(rows)}\n\n"
             )
             text += differences(evidence, folder)
-    return f"\n### Where the rows of {paper} come from\n{text}" if text else ""
+    whose = "our own goals" if paper == "Best" else paper
+    return f"\n### Where the rows of {whose} come from\n{text}" if text else ""
 
 
 def page(evidence: Evidence, drawn: Container[str]) -> str:
     found = [(claim, claim.find(evidence)) for claim in CLAIMS]
-    text = f"# Results\n\n{open_page(found)}\n{list_claims(found)}{RULES}"
+    text = f"{OPENING}\n{open_page(found)}\n{list_claims(found)}{RULES}"
     for paper, title in PAPERS.items():
         text += f"\n## {title}\n"
         text += "".join(section(evidence, c, f, drawn) for c, f in found if c.paper == paper)
@@ -178,7 +186,7 @@ Found = Sequence[tuple[Claim, Finding]]
 
 
 def open_page(found: Found) -> str:
-    """What holds, what does not, and what was found instead, for who reads one minute."""
+    """What holds, what does not, and what was found instead, for readers with one minute."""
     kinds = {
         "Holds": YES, "Does not hold": NO, "Unfinished": OPEN, "Our own goals, reached": REACHED,
         "Our own goals, not reached": MISSED,
@@ -189,8 +197,8 @@ def open_page(found: Found) -> str:
         for claim, finding in found:
             if finding.verdict == verdict:
                 papers.setdefault(claim.paper, []).append(claim.title)
-        told = (f"{'' if p == 'Best' else p + ': '}{'; '.join(t)}" for p, t in papers.items())
-        lines += [f"**{said}.** {'. '.join(told)}."] if papers else []
+        told = (f"- {'' if p == 'Best' else p + ': '}{'; '.join(t)}." for p, t in papers.items())
+        lines += [f"**{said}**", "\n".join(told)] if papers else []
     instead = [f"- {f.instead}" for _, f in found if f.instead]
     if instead:
         lines.append("**What we found instead**\n\n" + "\n".join(instead))
@@ -205,7 +213,7 @@ def list_claims(found: Found) -> str:
             apart = tell(finding.beyond) if finding.beyond is not None else ""
             lines.append([claim.paper, link(claim), tell(finding), apart])
     text = table(["", "claim", "on the paper's own set", "beyond it"], lines)
-    for said, verdict in (("Measured beside", ""), ("No rows yet", NONE)):
+    for said, verdict in (("Measured without a claim", ""), ("No rows yet", NONE)):
         links = [link(claim) for claim, finding in found if finding.verdict == verdict]
         text += f"\n{said}: {'; '.join(links)}.\n" if links else ""
     return text
@@ -222,8 +230,8 @@ def link(claim: Claim) -> str:
 
 
 def short(finding: Finding) -> str:
-    """The first sentence of what was found, without what stands in brackets, as far as a table can
-    hold it; nothing where it is a reason."""
+    """The first sentence of a finding without its brackets, cut to what fits into a table; empty
+    where it is the reason why a claim cannot be tested."""
     first = re.sub(r" \([^()]*\)", "", finding.sentence).split(". ")[0].rstrip(".")
     if finding.verdict == CANNOT:
         return ""
@@ -234,7 +242,7 @@ def short(finding: Finding) -> str:
 
 
 def anchor(title: str) -> str:
-    """As Python-Markdown's table of contents makes it."""
+    """The anchor that Python-Markdown makes for a title."""
     kept = "".join(c for c in title.lower() if c.isalnum() or c in " -_")
     return "-".join(kept.split())
 

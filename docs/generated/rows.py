@@ -139,10 +139,10 @@ def section(path: Path) -> str:
 
 def page(results: Path = RESULTS) -> str:
     text = (
-        "# Benchmarks\n\nMade from the rows in `benchmarks/results`, nothing is typed by hand. "
-        "Above each table: the command that made it, the date, the commit, the machine. Timings "
-        "are medians, with the 20th and 80th percentile beside them; peers are timed in turn, a "
-        "sample each; *x NAME* is how many times as long as NAME for the same work, below 1 is "
-        "faster. `make bench` makes the rows of this machine again.\n"
+        "# Benchmarks\n\nAbove each table are the command that made it, the date, the commit and "
+        "the machine. Timings are medians, with the 20th and 80th percentiles beside them. Peers "
+        "are timed in turn, one sample each. *x NAME* is the time divided by that of NAME for the "
+        "same work: below 1 is faster. This page is made from the rows in `benchmarks/results`; "
+        "nothing is typed by hand. `make bench` measures again on your machine.\n"
     )
     return text + "".join(section(path) for path in sorted(results.glob("*.jsonl")))

@@ -11,18 +11,18 @@ CLASSICAL = {"BRE": "bre", "MACHash": "machash", "FastHash": "fasthash", "Struct
 FORMS = ("simple", "relaxed", "exact")
 FIXED, GROWN = "TALR-AP, alpha fixed", "TALR-AP, alpha growing"
 HASHNET = "HashNet"
-FOLDERS = {  # each with what it is called and how its recipes of TALR-AP begin
-    LONG: ("fine-tuned, the budget chosen", "talr-ap"),
+FOLDERS = {  # the name of each, and how its recipes of TALR-AP begin
+    LONG: ("fine-tuned, chosen budget", "talr-ap"),
     TUNED: ("fine-tuned, 20 epochs", "talr-ap-simple"),
     S1: ("frozen", "talr-ap-simple"),
-    TUNED2: ("fine-tuned, the budget chosen", "talr-ap"),
+    TUNED2: ("fine-tuned, chosen budget", "talr-ap"),
     S2: ("frozen", "talr-ap-simple"),
 }
 LENGTHS = {1: (12, 24, 32, 48), 2: (16, 24, 32, 48)}  # of the paper's Table 1
 
 
 def methods(under: str) -> dict[str, Line]:
-    """The methods below a folder by name; of MIHash only where it is judged."""
+    """The methods below a folder, by name."""
     start = FOLDERS[under][1]
     names = {FIXED: f"{start}-fixed", GROWN: f"{start}-grow", "DPSH": "dpsh", "DTSH": "dtsh"}
     names |= {"MIHash": "mihash", HASHNET: "hashnet"}
@@ -34,14 +34,14 @@ def shallow() -> list[Line]:
 
 
 def rivals(under: str) -> list[Line]:
-    """The paper's rivals that are trained as TALR-AP is. MIHash, fine-tuned, fails for a reason of
-    its own and counts in nobody's favour."""
+    """The paper's rivals that are trained like TALR-AP. MIHash fails when it is fine-tuned, so
+    it does not count there."""
     names = ("DPSH", "DTSH", "MIHash") if under in (S1, S2) else ("DPSH", "DTSH")
     return [methods(under)[name] for name in names]
 
 
 def name_leaders(evidence: Evidence, number: int, under: str) -> str:
-    """Who is ahead at which length below a folder."""
+    """A sentence on the best method at each length below a folder."""
     told = []
     for b in LENGTHS[number]:
         means = {said: evidence.mean(p.at(b)) for said, p in methods(under).values()}
@@ -51,4 +51,4 @@ def name_leaders(evidence: Evidence, number: int, under: str) -> str:
             told.append(f"{best} at {b} ({short(known[best])})")
     if not told:
         return ""
-    return f"In setting {number}, {FOLDERS[under][0]}, the best by bits are {', '.join(told)}."
+    return f"In setting {number} ({FOLDERS[under][0]}) the best by bits are {', '.join(told)}."

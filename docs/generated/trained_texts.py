@@ -8,6 +8,7 @@ from pathlib import Path
 from generated.drawing import Panel, lines
 from generated.kept_bytes import mean_and_deviation
 from generated.rows import RESULTS, Row, origin, read, table
+from generated.trained_texts_prose import CAVEAT, EXAMPLE, OPENING
 
 NAMES = {"scifact": "SciFact", "clinc150": "CLINC150"}
 ASKED = {"questions": "float questions", "Hamming": "Hamming", "rescoring": "rescoring"}
@@ -26,69 +27,6 @@ DRAWN = {
 }
 Methods = dict[str, dict[int, dict[int, Row]]]  # rows by method, bits and seed
 SETTINGS = ("loss", "layer_reach", "reach", "batch", "epochs")  # what validation chooses among
-OPENING = """# Bits trained on texts
-
-Bits of MiniLM-L6-v2 (384 floats a text, cut at 96 tokens) by a layer trained with a ranking loss
-of ours, beside bits of the untrained model: by `Projection`, by `Reconstruction`, and by
-sentence-transformers' binary quantisation of the first dimensions, without and with its rescoring
-of 40 candidates. *Trained* bits come from a layer on top of the network, which stays as it is;
-of *network* bits all layers were trained. Only the code of an item is stored. A *float question*
-compares the query's floats with the items' bits.
-
-- **SciFact**: 300 test claims ask for their evidence among 5,183 abstracts; 809 claims are trained
-  on.
-- **CLINC150**: 1,500 short test texts ask for texts of their intent among 3,000 others, none of
-  which was trained on; all 150 intents were.
-
-"""
-CAVEAT = """
-Lines are of float questions, unless they say Hamming or rescored; *floats* are the untrained
-model's. nDCG@10 is the mean over all orders of ties, and over seeds.
-
-**Read SciFact's figures with care.** Test claims share abstracts with training claims: only 104 of
-the 300 ask for abstracts that are in no training pair. Settings are chosen on claims whose
-abstracts were held out of training. They choose a small rate: its 256 bits are ahead of an
-untrained `Projection` on all claims, and no better on the new ones. With ten times that rate
-(*trained further*, the only rate of a first run), they are ahead of the untrained floats on all
-claims, but behind them on the new ones: the layer learns where the abstracts of training pairs
-lie. Expect this gain for documents that your training queries ask for, and not for others: for
-those an untrained `Reconstruction` is about as good, and better at 64 bits.
-
-The whole *network*, trained alike, is further ahead of the untrained floats on all claims, and also
-behind them on the new ones. Batches of 4,096 texts instead of 128 bring 4 points on all claims in a
-tenth of the time, and nothing on the new ones (a table under SciFact has both).
-
-Seeds of trained bits draw the batches; each number of bits starts as one `Projection`. All but the
-network is in single precision. The same layers trained in bfloat16 on an H200 are up to 4 points
-lower; those rows are among [all rows](benchmarks.md).
-
-"""
-EXAMPLE = """
-## How to train them
-
-By the command line, from labels or from queries with judgements (see [texts](texts.md)):
-
-```
-rankbits train texts.jsonl --bits 256 -o notes                       # labels in the table
-rankbits train corpus.jsonl --queries queries.jsonl --qrels train.tsv --bits 256 -o notes
-```
-
-Or inside sentence-transformers' own trainer, with any of its models:
-
-```python
-from rankbits.losses import FastAP, Nested
-from rankbits.texts import BitsEvaluator, RankingLoss, add_bits
-
-add_bits(model, some_texts, 256)                  # starts as a Projection
-loss = RankingLoss(model, Nested(FastAP(bins=20), (64, 128)), signs="database", chunk=64)
-evaluator = BitsEvaluator(queries, documents, relevance=grades, prefixes=(64, 128))
-SentenceTransformerTrainer(
-    model, args, train_dataset=pairs, loss=loss, evaluator=evaluator
-).train()
-```
-
-The first 64 and 128 bits of such a model are codes of their own (*nested* below).
-"""
 
 
 def choose_settings(rows: list[Row], name: str) -> tuple | None:
@@ -121,7 +59,7 @@ def name_method(row: Row, chosen: tuple | None) -> str:
 def collect(rows: list[Row], name: str) -> Methods:
     """Rows of the test part by method, bits and seed."""
     chosen = choose_settings(rows, name)
-    # a network trained with other settings than the last time is another network
+    # of networks with the same batch, only those with the latest settings are shown
     last = {row["batch"]: list_settings(row) for row in rows if is_network(row, name)}
     methods: Methods = {}
     for row in rows:
@@ -246,8 +184,8 @@ def network_section(rows: list[Row], name: str, bits: int = 256) -> str:
     one = next(row for row in reversed(rows) if is_network(row, name))
     return (
         f"\nAll layers trained with the layer of {bits} bits by {one['loss'].split()[0]}, "
-        f"{one['epochs']} epochs, in bfloat16 on one {one['gpu'] or 'CPU'}; batches of thousands "
-        "by the two-pass step, 512 texts in memory at a time:\n\n"
+        f"{one['epochs']} epochs, in bfloat16 on one {one['gpu'] or 'CPU'}. Batches of thousands "
+        "use the two-pass step, with 512 texts in memory at a time:\n\n"
         + table(["texts a batch", "steps", "seconds", "seeds", *head], body)
     )
 
@@ -291,15 +229,16 @@ def command_table(rows: list[Row]) -> str:
 
 def page(path: Path = RESULTS / "quality_texts.jsonl") -> str:
     """The whole page."""
-    # layers that were trained on a GPU are those of a CPU in bfloat16
+    # layers trained on a GPU in bfloat16 repeat those of the CPU and are left out
     rows = [row for row in read(path) if not row["gpu"] or row.get("reach")]
     sets = {name: collect(rows, name) for name in NAMES}
     sets = {name: methods for name, methods in sets.items() if methods}
     text = OPENING + draw(sets) + "\n" + CAVEAT + say_result(sets["scifact"]) + EXAMPLE
     commands = read(COMMANDS) if COMMANDS.is_file() else []
     if commands:
-        text += "\n## By the command\n\nnDCG@10 of 256 bits by the commands with their defaults, "
-        text += "texts read to 256 tokens (above: 96), mean and deviation over seeds:\n\n"
+        text += "\n## With the commands\n\nnDCG@10 of 256 bits, made by the commands with their "
+        text += "defaults from the first 256 tokens of a text (above: 96), mean and deviation over "
+        text += "seeds:\n\n"
         text += command_table(commands)
     for name, methods in sets.items():
         text += f"\n## {NAMES[name]}\n\nnDCG@10, mean and deviation over seeds:\n\n"
