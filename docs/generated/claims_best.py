@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from generated.claims import MISSED, NONE, REACHED, Claim, Finding, Line, reached
-from generated.evidence import Evidence, Place, counted, grid, short, signed
+from generated.evidence import Evidence, Place, counted, describe, grid, short, signed
 from generated.h2q_lines import HSWD, PENALTY, RATE, TUNED, penalties, sliced, table1, table2
 from generated.rows import table
 
@@ -36,9 +36,12 @@ def against(
             return Finding(NONE)
         enough = all(gap.mean > 0 and gap.clear for gap in gaps)
         enough = enough and {gap.ours.bits for gap in gaps} == set(ASKED)
-        unclear = [f"{g.theirs.name} and {g.theirs.quantizer} at {g.theirs.bits} bits "
-                   f"({signed(g.mean)} ± {short(g.deviation or 0)}, at least {signed(g.least)})"
-                   for g in gaps if g.mean > 0 and not g.clear]  # fmt: skip
+        unclear = [
+            f"{describe(g.theirs)} ({signed(g.mean)} ± {short(g.deviation or 0)}, at least "
+            f"{signed(g.least)})"
+            for g in gaps
+            if g.mean > 0 and not g.clear
+        ]
         said = counted(gaps) + (f" Ahead, not clearly: {'; '.join(unclear)}." if unclear else "")
         shown = grid(evidence, list(dict.fromkeys([*lines, *theirs])), ASKED, "mAP", paper=False)
         return Finding(REACHED if enough else MISSED, said, shown)

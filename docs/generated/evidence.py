@@ -128,17 +128,20 @@ def signed(value: float) -> str:
     return ("+" if value >= 0 else "") + short(value)
 
 
+def describe(place: Place) -> str:
+    """``tuned/dtsh and h2q at 32 bits``: a recipe of a paper, its quantizer if any, its bits."""
+    said = place.name.partition("/")[2]
+    said += f" and {place.quantizer}" if place.quantizer not in (None, "none") else ""
+    return said + (f" at {place.bits} bits" if place.bits else "")
+
+
 def counted(gaps: Sequence[Gap]) -> str:
     """How many gaps are ahead, how many clearly, and the worst of them, in words."""
     ahead = [g for g in gaps if g.mean > 0]
     clear = sum(g.clear for g in ahead)
     behind = sum(g.clear for g in gaps if g.mean <= 0)
     worst = min(gaps, key=lambda g: g.mean)
-    where = "/".join(worst.theirs.name.split("/")[1:])
-    where += (
-        f" and {worst.theirs.quantizer}" if worst.theirs.quantizer not in (None, "none") else ""
-    )
-    where += f" at {worst.theirs.bits} bits" if worst.theirs.bits else ""
+    where = describe(worst.theirs)
     far = worst.deviations
     size = f", {abs(far):.1f} deviations" if far is not None and math.isfinite(far) else ""
     text = f"Ahead in {len(ahead)} of {len(gaps)} comparisons, clearly in {clear}"
