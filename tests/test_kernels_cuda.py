@@ -117,9 +117,9 @@ def test_questions_equal_their_definition(bits, questions, rows):
     for group in (1, 2, 4, 8):
         atoms = draw.normal(size=(-(-bits // group), 1 << group, 20))
         decoder = Decoder(atoms, draw.normal(size=20), bits)
-        inverses = 1 / cuda.lengths(decoder.atoms, decoder.centre, there.words)
+        inverses = 1 / cuda.measure_lengths(decoder.atoms, decoder.centre, there.words)
         here = inverses.cpu().numpy()
-        lengths = definition.lengths(decoder.atoms, decoder.centre, database.words)
+        lengths = definition.measure_lengths(decoder.atoms, decoder.centre, database.words)
         np.testing.assert_allclose(1 / here, lengths, rtol=1e-5)
     for precision in ("int4", "int8"):
         asked = lay_out(Questions(weights, draw.normal(size=questions)), precision)

@@ -6,16 +6,16 @@ import numpy as np
 from numba import njit
 
 from rankbits.kernels.backend import run_tasks
-from rankbits.kernels.cpu.counting import read_only
+from rankbits.kernels.cpu.counting import make_read_only
 
 ROWS = 64  # rows of one task
 ASIDE = 255
-LEAST = 1e-12  # what a split must bring
+LEAST = 1e-12  # the least improvement by a split
 
 
 @njit(nogil=True, cache=True)
 def _split_level(bins, wanted, weights, node, columns, used, histogram, best, features, cuts):
-    """The best feature and cut of each node of a level, among ``columns``."""
+    """Find the best feature, among ``columns``, and cut of each node of a level."""
     nodes = best.shape[0]
     rows = wanted.shape[0]
     for column in columns:
@@ -90,7 +90,7 @@ def boost_trees(bins, wanted, columns):  # type: ignore[no-untyped-def]
     features, cuts = np.zeros((rounds, nodes), np.int32), np.full((rounds, nodes), ASIDE, np.uint8)
     leaves, losses = np.empty((rounds, nodes + 1), np.float32), np.empty(rounds + 1)
     used = int(bins.max(initial=0)) + 1
-    bins, wanted, columns = read_only(bins, wanted, columns)
+    bins, wanted, columns = make_read_only(bins, wanted, columns)
     _boost(bins, wanted, columns, used, features, cuts, leaves, losses)
     return features, cuts, leaves, losses
 
@@ -111,7 +111,7 @@ def _score_tile(rows, features, thresholds, leaves, out):
 
 
 def score_trees(rows, features, thresholds, leaves):  # type: ignore[no-untyped-def]
-    rows, features, thresholds, leaves = read_only(rows, features, thresholds, leaves)
+    rows, features, thresholds, leaves = make_read_only(rows, features, thresholds, leaves)
     out = np.empty((len(rows), len(features)), np.float32)
 
     def work(start):  # type: ignore[no-untyped-def]

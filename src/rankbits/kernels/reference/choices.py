@@ -6,7 +6,7 @@ import numpy as np
 
 
 def _descend(chosen: np.ndarray, products: np.ndarray, gram: np.ndarray, step: int) -> float:
-    """Improve one row's choices in place; 2 <x, s> - |s|^2 of the sum s they end with."""
+    """Improve one row's choices in place; return 2 <x, s> - |s|^2 of the final sum s."""
     groups = len(chosen)
     values = len(gram) // groups
     first = np.arange(groups) * values
@@ -22,8 +22,8 @@ def _descend(chosen: np.ndarray, products: np.ndarray, gram: np.ndarray, step: i
             best = int(gains.argmax())
             if gains[best] > gains[chosen[group]] + 1e-6:
                 chosen[group], changed = best, True
-    taken = first + chosen
-    return float(2 * products[taken].sum() - gram[np.ix_(taken, taken)].sum())
+    atoms = first + chosen
+    return float(2 * products[atoms].sum() - gram[np.ix_(atoms, atoms)].sum())
 
 
 def improve_choices(
@@ -44,7 +44,8 @@ def improve_choices(
     return out.astype(np.uint8)
 
 
-def _one_hot(choices: np.ndarray, values: int) -> np.ndarray:
+def _mark_choices(choices: np.ndarray, values: int) -> np.ndarray:
+    """1 for each atom that a row chooses, else 0, float64 (n, atoms)."""
     rows, groups = choices.shape
     out = np.zeros((rows, groups * values))
     out[np.arange(rows)[:, None], np.arange(groups) * values + choices] = 1
@@ -52,9 +53,9 @@ def _one_hot(choices: np.ndarray, values: int) -> np.ndarray:
 
 
 def count_pairs(choices: np.ndarray, values: int) -> np.ndarray:
-    taken = _one_hot(choices, values)
-    return taken.T @ taken
+    marks = _mark_choices(choices, values)
+    return marks.T @ marks
 
 
 def sum_by_choice(choices: np.ndarray, rows: np.ndarray, values: int) -> np.ndarray:
-    return _one_hot(choices, values).T @ rows.astype(np.float64)
+    return _mark_choices(choices, values).T @ rows.astype(np.float64)
