@@ -28,10 +28,8 @@ def rank_by_counts(
 ) -> Iterator[Ranking]:
     """Rank codes by Hamming distance, a slice of the queries at a time."""
     if exclude_self:
-        others = query_labels if database_labels is None else database_labels
-        yield metrics.rank_codes(
-            query_codes, database_codes, query_labels, others, relevance, exclude_self=True
-        )
+        pair = query_labels, database_labels
+        yield metrics.rank_codes(query_codes, database_codes, *pair, relevance, exclude_self=True)
         return
     database: Any = words(database_codes)
     labels, most = query_labels, _check.MOST_GRADE
@@ -118,7 +116,6 @@ def rank_by_embeddings(
     if exclude_self:
         _check.square(len(query), len(database))
         _check.not_empty("database without the query", len(database) - 1)
-        database_labels = query_labels if database_labels is None else database_labels
     query, database = _scale_rows(query, database, distance)
     find_grades = _prepare_relevance(
         query_labels, database_labels, relevance, (len(query), len(database))

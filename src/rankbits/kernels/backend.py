@@ -51,11 +51,10 @@ def uses_triton(x: torch.Tensor) -> bool:
 
 
 def count_threads() -> int:
-    """The threads that the user allows by ``torch.set_num_threads``, OMP_NUM_THREADS or
-    NUMBA_NUM_THREADS.
+    """The threads that ``torch.set_num_threads``, OMP_NUM_THREADS and NUMBA_NUM_THREADS allow.
 
-    This does not call ``numba.get_num_threads``, which starts numba's own threads and so resets
-    torch's count.
+    ``numba.get_num_threads`` is not called: it starts numba's own threads, which resets torch's
+    count.
     """
     import numba
 
@@ -63,11 +62,9 @@ def count_threads() -> int:
 
 
 def run_tasks(function: Callable[[Task], Any], tasks: Sequence[Task]) -> list[Any]:
-    """Call ``function`` on each of ``tasks``, on as many threads as the user allows; kernels
-    release the GIL.
+    """Call ``function`` on each task, on all threads that the user allows; kernels free the GIL.
 
-    Numba's own parallel loops would not do: two threads may not enter them at once, and a service
-    does that.
+    Numba's parallel loops would not do: two threads may not enter them at once, as a service does.
     """
     count = min(count_threads(), len(tasks))
     if count <= 1:

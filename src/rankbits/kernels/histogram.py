@@ -35,15 +35,9 @@ CELLS = {"cpu": 1 << 21, "cuda": 1 << 25}  # numbers in a tile
 LEAST_ROWS = 64
 KEEP = 1 << 22  # up to this many products are kept for the gradient: 16 MB
 FORMULAS = (
-    "fastap",
-    "ap-simple",
-    "ap-relaxed",
-    "ap-exact",
-    "ndcg-simple",
-    "ndcg-relaxed",
-    "ndcg-exact",
+    "fastap", "ap-simple", "ap-relaxed", "ap-exact", "ndcg-simple", "ndcg-relaxed", "ndcg-exact",
     "mihash",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from rankbits import _check
 from rankbits.kernels import backend
 from rankbits.kernels.codes import Words, hamming_topk
 from rankbits.types import Results
+from rankbits.types.decoder import freeze
 
 LONGEST = 22  # most bits of a part: its table has an entry of 4 bytes for every value
 FEWER = (5, 3)  # bits that a part has less than log2(rows), for codes of one word and of several
@@ -70,23 +71,20 @@ class Tables:
         return np.array(ONE_WORD if self.bits <= 64 else MORE_WORDS)
 
     def scan_seconds(self, queries: int) -> float:
-        """Seconds of a scan for each of ``queries``, interpolated between those timed for 1 and
-        32."""
+        """Seconds of a scan for each of ``queries``, between those timed for 1 and for 32."""
         if not self.scan_batch < self.scan:
             return len(self) * self.scan_batch
         share = min(1.0, math.log(queries) / math.log(TIMED))
         return len(self) * self.scan ** (1 - share) * self.scan_batch**share
 
     def budget(self, queries: int) -> float:
-        """What each of ``queries`` may cost in a thread, in units of the prices, before it is given
-        up for a scan."""
+        """The cost, in units of the prices, at which each of ``queries`` is given up for a scan."""
         threads = min(queries, backend.count_threads())
         return SLACK * threads * self.scan_seconds(queries) / self.probe
 
 
 def cut_parts(bits: int, rows: int) -> np.ndarray:
-    """Cut codes into parts (tables, 4) a few bits shorter than log2(rows); no part spans two
-    words."""
+    """Cut codes into parts, (tables, 4), a bit shorter than log2(rows) and never across words."""
     parts, start = [], 0
     for word in range(-(-bits // 64)):
         size = 8 * -(-min(64, bits - 64 * word) // 8)  # in whole bytes: all codes share the padding
@@ -145,16 +143,14 @@ def time_tables(tables: Tables, database: Words) -> Tables:
 
 
 def _time_look_ups(tables: Tables, database: Words, scan: float) -> float:
-    """Measure the seconds of a unit of the prices, in searches that may take as long as a
-    ``scan``."""
+    """Measure the seconds of a unit of the prices, in searches at most as long as a ``scan``."""
     k, rates = min(10, len(tables)), [tables.probe]
     for turn in range(6):  # new rows each turn, or all they read would be in the cache already
         rows = np.ascontiguousarray(_take_rows(database, turn).T)
         budget = scan / float(np.median(rates))
         begin = time.perf_counter()
-        cost = _load_kernels().try_search(
-            rows, tables.arrays, k, tables.bits, budget, tables.prices
-        )
+        search = _load_kernels().try_search
+        cost = search(rows, tables.arrays, k, tables.bits, budget, tables.prices)
         seconds = max(time.perf_counter() - begin, 1e-9)
         rates = [*rates, seconds / cost] if turn else rates  # the first turn also compiles
     return float(np.median(rates[1:]))
@@ -221,7 +217,5 @@ def _lay_out(
     """The words of the queries row by row, and a read-only mask of the allowed rows, empty where
     all are."""
     _check.same_bits(queries.bits, tables.bits)
-    mask = np.empty(0, bool) if allowed is None else allowed
-    view = mask.view()
-    view.flags.writeable = False
-    return np.ascontiguousarray(queries.words.T), view
+    mask = freeze(np.empty(0, bool) if allowed is None else allowed)
+    return np.ascontiguousarray(queries.words.T), mask

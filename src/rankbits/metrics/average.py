@@ -103,17 +103,13 @@ def _average_retrieved(level: Levels, ties: str) -> np.ndarray:
 
 def _average_straddling(j: np.ndarray, level: Levels, whole: np.ndarray, ties: str) -> np.ndarray:
     """(q,): mean, best or worst over j of (whole + the level's sum with j relevant)/(P + j)."""
-    n, p, N, P, r = level.n, level.p, level.N, level.P, level.r
+    n, p, P, r = level.n, level.p, level.P, level.r
     possible = (j >= r - (n - p)) & (j <= np.minimum(p, r))
-    j = np.where(possible, j, 0.0)
+    relevant = np.where(possible, j, 0.0)
+    slots = Levels(r, relevant, level.N, P, r)
+    value = divide(whole + _sum_precisions(slots, ties), P + relevant)
     if ties == "mean":
-        h = sum_harmonic(N, r)
-        slope = divide(j - 1, np.broadcast_to(r - 1, j.shape))
-        added = j / r * ((P + 1) * h + slope * (r - (N + 1) * h))
-        every = np.arange(j.shape[1], dtype=float)
-        return (hypergeometric(every, n, p, r) * divide(whole + added, P + j)).sum(axis=1)
-    added = _sum_run(P, N if ties == "best" else N + (r - j), j)
-    value = divide(whole + added, P + j)
+        return (hypergeometric(j, n, p, r) * value).sum(axis=1)
     if ties == "best":
         return np.where(possible, value, -np.inf).max(axis=1)
     return np.where(possible, value, np.inf).min(axis=1)

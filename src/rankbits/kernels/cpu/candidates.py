@@ -1,8 +1,5 @@
-"""The k nearest out of runs of distances.
-
-Candidates go on a short list in the order they come. A stable sort cuts a full list back to k, so
-that equal distances stay in the order of their rows.
-"""
+"""The k nearest out of runs of distances: candidates go on a short list in the order they come. A
+stable sort cuts a full list back to k, so that equal distances stay in the order of their rows."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ import numpy as np
 import torch
 from numba import njit
 
-from rankbits.kernels.backend import count_threads, run_tasks
+from rankbits.kernels.backend import run_tasks
+from rankbits.kernels.cpu.counting import cut_tiles
 from rankbits.kernels.cpu.quality import MIHASH, NDCG_SIMPLE, judge_row
 from rankbits.kernels.histogram import FORMULAS, Pairs, QueryLosses, Setting
 from rankbits.kernels.reference import continuation
@@ -169,11 +170,6 @@ def _spread_rows(
             _read(cells, mine, products[i])
 
 
-def _split_rows(count: int) -> list[slice]:
-    size = max(1, -(-count // (4 * count_threads())))
-    return [slice(s, min(s + size, count)) for s in range(0, count, size)]
-
-
 def _find_units(products: torch.Tensor, setting: Setting) -> tuple[np.generic, ...]:
     """t = half - ratio p, at most top, in the dtype of the products."""
     kind, bins = products.numpy().dtype.type, setting.bins
@@ -220,7 +216,7 @@ def judge(products: torch.Tensor, pairs: Pairs, setting: Setting, losses: QueryL
             table, setting.unit, values[:, rows], slopes[rows],
         )  # fmt: skip
 
-    run_tasks(work, _split_rows(len(p)))
+    run_tasks(work, cut_tiles(len(p), len(p)))
 
 
 def turn(slopes: torch.Tensor) -> torch.Tensor:
@@ -249,4 +245,4 @@ def spread(
             other, both is not None, weight,
         )  # fmt: skip
 
-    run_tasks(work, _split_rows(len(p)))
+    run_tasks(work, cut_tiles(len(p), len(p)))

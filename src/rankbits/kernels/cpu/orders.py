@@ -70,16 +70,14 @@ def _violate(distances, gains, own, ndcg, discounts, out):
     starts, counts, blocks = np.empty(p, np.int64), np.empty(p, np.int64), 0
     for m in range(p):
         starts[blocks] = m
-        best = _find_best_count(m, m + 1, 0, n, gain, sums, far, scale, discounts, flat)
-        counts[blocks] = best
+        counts[blocks] = _find_best_count(m, m + 1, 0, n, gain, sums, far, scale, discounts, flat)
         blocks += 1
         while blocks > 1 and counts[blocks - 2] > counts[blocks - 1]:
             blocks -= 1
             first, low, high = starts[blocks - 1], counts[blocks], counts[blocks - 1]
-            best = _find_best_count(
+            counts[blocks - 1] = _find_best_count(
                 first, m + 1, low, high, gain, sums, far, scale, discounts, flat
             )
-            counts[blocks - 1] = best
     loss = 0.0
     passed = np.zeros(n + 1, np.int64)  # how many relevant items have i others before them
     for block in range(blocks):

@@ -76,8 +76,12 @@ def _count_kernel(
     tl.store(partial + at + tl.arange(0, QUERIES * BINS), total)
 
 
-def move_words(words: np.ndarray, device: str | torch.device = "cuda") -> torch.Tensor:
-    """Move words (W, n) uint64 to a device, as int32 (2 W, n)."""
+def move_words(
+    words: torch.Tensor | np.ndarray, device: str | torch.device = "cuda"
+) -> torch.Tensor:
+    """Move words (W, n) uint64 to a device, as int32 (2 W, n); a tensor stays where it is."""
+    if isinstance(words, torch.Tensor):
+        return words
     halves = np.ascontiguousarray(words).view(np.uint32).reshape(*words.shape, 2)
     moved = torch.from_numpy(halves.view(np.int32).copy()).to(device)
     return moved.permute(0, 2, 1).reshape(2 * words.shape[0], words.shape[1]).contiguous()
@@ -87,7 +91,7 @@ def move_both(
     left: np.ndarray, right: torch.Tensor | np.ndarray
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Query words (Q, 2 W) and database words (2 W, n), int32 on one device."""
-    database = right if isinstance(right, torch.Tensor) else move_words(right)
+    database = move_words(right)
     halves = np.ascontiguousarray(left).view(np.int32).reshape(len(left), -1)
     return torch.from_numpy(halves.copy()).to(database.device), database
 
@@ -114,9 +118,9 @@ def count_parts(
     return out[:, :rows, :keys], stretch
 
 
-def _count(left, right, bits, kind, most, mine=None, theirs=None):  # type: ignore[no-untyped-def]
+def _count(left, right, bits, kind, most, mine, theirs):  # type: ignore[no-untyped-def]
     queries, words = move_both(left, right)
-    grades = 1 if kind == 0 else most + 1
+    grades = most + 1
     out = np.empty((len(left), bits + 1, grades), np.int64)
     for s in range(0, len(left), AT_ONCE):
         part = slice(s, s + AT_ONCE)
@@ -130,19 +134,20 @@ def _count(left, right, bits, kind, most, mine=None, theirs=None):  # type: igno
 
 
 def count_classes(left, right, query_labels, database_labels, bits):  # type: ignore[no-untyped-def]
-    device = right.device if isinstance(right, torch.Tensor) else "cuda"
+    words = move_words(right)
     mine, theirs = (
-        torch.from_numpy(np.array(x)).to(device) for x in (query_labels, database_labels)
+        torch.from_numpy(np.array(x)).to(words.device) for x in (query_labels, database_labels)
     )
-    return _count(left, right, bits, 1, 1, mine, theirs)
+    return _count(left, words, bits, 1, 1, mine, theirs)
 
 
 def count_shared(left, right, query_sets, database_sets, bits, most):  # type: ignore[no-untyped-def]
-    theirs = move_words(database_sets, right.device if isinstance(right, torch.Tensor) else "cuda")
-    mine, _ = move_both(query_sets, theirs)
-    return _count(left, right, bits, 2, most, mine, theirs)
+    words = move_words(right)
+    mine, theirs = move_both(query_sets, move_words(database_sets, words.device))
+    return _count(left, words, bits, 2, most, mine, theirs)
 
 
 def count_grades(left, right, grades, bits, most):  # type: ignore[no-untyped-def]
-    device = right.device if isinstance(right, torch.Tensor) else "cuda"
-    return _count(left, right, bits, 3, most, None, torch.from_numpy(np.array(grades)).to(device))
+    words = move_words(right)
+    theirs = torch.from_numpy(np.array(grades)).to(words.device)
+    return _count(left, words, bits, 3, most, None, theirs)

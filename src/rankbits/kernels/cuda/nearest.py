@@ -168,12 +168,9 @@ def _choose_tiles(
 
 
 def _open_tiles(
-    questions: DeviceQuestions,
-    words: torch.Tensor,
-    k: int,
-    inverses: torch.Tensor | None,
+    questions: DeviceQuestions, words: torch.Tensor, k: int, inverses: torch.Tensor | None,
     chosen: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """Rows int64 and orders int64 (Q, k) of the nearest in the chosen tiles."""
     rows, number = chosen.shape
     out = torch.empty((rows, number * TILE), dtype=torch.int64, device=words.device)

@@ -13,25 +13,19 @@ from rankbits.kernels.cuda.nearest import DeviceQuestions, find_nearest
 CELLS = 1 << 23  # distances in memory at a time where weights are floats
 
 
-def _find_words(words: torch.Tensor | np.ndarray) -> torch.Tensor:
-    """The words on a GPU; moves them there where they are not."""
-    return words if isinstance(words, torch.Tensor) else move_words(words)
-
-
 def whole_topk(
     whole: np.ndarray, words: Any, k: int, scale: Any = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """As ``planes_topk`` of the reference, by the whole weights int8 (Q, bits) themselves."""
-    words = _find_words(words)
+    words = move_words(words)
     weights = torch.zeros((len(whole), 32 * len(words)), dtype=torch.int8, device=words.device)
     weights[:, : whole.shape[1]] = torch.from_numpy(whole).to(words.device)
     positive = weights.clamp(min=0).sum(1, dtype=torch.int32)
     if scale is None:
         return find_nearest(DeviceQuestions(weights, positive), words, k)
     slopes, bases, inverses = (torch.as_tensor(side).to(words.device) for side in scale)
-    ids, orders = find_nearest(
-        DeviceQuestions(weights, positive, slopes, bases), words, k, inverses
-    )
+    questions = DeviceQuestions(weights, positive, slopes, bases)
+    ids, orders = find_nearest(questions, words, k, inverses)
     bits = orders.astype(np.int32)
     return ids, (bits ^ ((bits >> 31) & 0x7FFFFFFF)).view(np.float32)
 
@@ -47,7 +41,7 @@ def weights_topk(
     weights: np.ndarray, words: Any, k: int, bases: np.ndarray, inverses: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Floats by a product in float64; equal distances in the order of rows."""
-    words = _find_words(words)
+    words = move_words(words)
     inverses = None if inverses is None else torch.as_tensor(inverses).to(words.device)
     wide = torch.from_numpy(weights.astype(np.float64)).to(words.device)
     whole = wide.abs().sum(1)
@@ -73,7 +67,7 @@ def weights_topk(
 
 def measure_lengths(atoms: np.ndarray, centre: np.ndarray, words: Any) -> torch.Tensor:
     """float32 (N,) on the device; sums are taken in the same order as on the CPU."""
-    words = _find_words(words)
+    words = move_words(words)
     tables, middle = (torch.from_numpy(x.copy()).to(words.device) for x in (atoms, centre))
     values = atoms.shape[1]
     size = values.bit_length() - 1
