@@ -368,13 +368,13 @@ def test_ties_come_by_order_of_insertion_and_k_may_pass_the_end(with_decoder):
 def test_lengths_are_computed_once_for_a_segment(asked, monkeypatch):
     index, questions, _, _ = asked
     index.search(questions, 3)
-    calls, compute = [], cpu.lengths
+    calls, compute = [], cpu.measure_lengths
 
     def count(*state):
         calls.append(state)
         return compute(*state)
 
-    monkeypatch.setattr(cpu, "lengths", count)
+    monkeypatch.setattr(cpu, "measure_lengths", count)
     index.search(questions, 3)
     index.search(questions, 3, among=range(100, 120))
     assert not calls
@@ -407,13 +407,13 @@ def test_rows_that_are_added_or_removed_do_not_cost_the_lengths_of_all(monkeypat
     questions = make_questions(draw, 2, make_decoder(draw, 40))
     index = rb.HammingIndex(40).add(codes[:8000])
     index.search(questions, 3)
-    rows, plain = [], cpu.lengths
+    rows, plain = [], cpu.measure_lengths
 
     def count_rows(atoms, centre, columns):
         rows.append(columns.shape[1])
         return plain(atoms, centre, columns)
 
-    monkeypatch.setattr(cpu, "lengths", count_rows)
+    monkeypatch.setattr(cpu, "measure_lengths", count_rows)
     index.add(codes[8000:], range(8000, 9000)).remove(range(100))
     index.add(codes[:100], range(100))
     index.remove(range(5000))

@@ -84,7 +84,7 @@ class Tables:
 
 
 def cut_parts(bits: int, rows: int) -> np.ndarray:
-    """Cut codes into parts, (tables, 4), a bit shorter than log2(rows) and never across words."""
+    """Cut codes into parts (tables, 4), a few bits shorter than log2(rows), none across words."""
     parts, start = [], 0
     for word in range(-(-bits // 64)):
         size = 8 * -(-min(64, bits - 64 * word) // 8)  # in whole bytes: all codes share the padding
