@@ -134,9 +134,9 @@ def time_tables(tables: Tables, database: Words) -> Tables:
     """Measure the seconds that look-ups and scans of these codes take here; new ``Tables``."""
     sample = Words(database.words[:, :SAMPLE], database.bits)
     queries = Words(_take_rows(database, 0), database.bits)
-    one = Words(np.ascontiguousarray(queries.words[:, :1]), database.bits)
-    tables_topk(one, tables, 1)  # compiles, so that the first search need not
-    scan = _time_quickest(lambda: hamming_topk(one, sample, 10)) / len(sample)
+    query = Words(np.ascontiguousarray(queries.words[:, :1]), database.bits)
+    tables_topk(query, tables, 1)  # compiles, so that the first search need not
+    scan = _time_quickest(lambda: hamming_topk(query, sample, 10)) / len(sample)
     batch = _time_quickest(lambda: hamming_topk(queries, sample, 10)) / len(sample) / TIMED
     probe = _time_look_ups(tables, database, batch * len(database))
     return replace(tables, probe=probe, scan=scan, scan_batch=batch)

@@ -20,15 +20,15 @@ def _exchange(gone, come, out):
 
 
 @njit(nogil=True, cache=True)
-def _find_best_value(products, gram, sums, first, values, step, own):
-    """The best atom of a group in which ``own`` is chosen now."""
-    best, gain = own, np.float32(0)
-    row = gram[own]
-    here = products[own] - sums[own] - np.float32(0.5) * row[own]
+def _find_best_value(products, gram, sums, first, values, step, current):
+    """The best atom of a group in which ``current`` is chosen now."""
+    best, gain = current, np.float32(0)
+    row = gram[current]
+    here = products[current] - sums[current] - np.float32(0.5) * row[current]
     for j in range(first, first + values, step):
-        # there - here is half the gain: <x - s, a_j - a_own> - |a_j - a_own|^2 / 2
-        there = products[j] - sums[j] - np.float32(0.5) * gram[j, j] + row[j] - row[own]
-        if there - here > gain + LEAST and j != own:
+        # there - here is half the gain: <x - s, a_j - a_current> - |a_j - a_current|^2 / 2
+        there = products[j] - sums[j] - np.float32(0.5) * gram[j, j] + row[j] - row[current]
+        if there - here > gain + LEAST and j != current:
             best, gain = j, there - here
     return best
 
@@ -41,11 +41,11 @@ def _descend(chosen, products, gram, sums, values, step):
         changed = False
         for group in range(groups):
             first = group * values
-            own = first + chosen[group]
+            current = first + chosen[group]
             by = step if group == groups - 1 else 1
-            best = _find_best_value(products, gram, sums, first, values, by, own)
-            if best != own:
-                _exchange(gram[own], gram[best], sums)
+            best = _find_best_value(products, gram, sums, first, values, by, current)
+            if best != current:
+                _exchange(gram[current], gram[best], sums)
                 chosen[group] = best - first
                 changed = True
 
@@ -70,9 +70,9 @@ def _improve_tile(choices, products, gram, step, kicks, out):
         for group in range(groups):
             chosen[group] = choices[row, group]
             sums += gram[group * values + chosen[group]]
-        own = products[row]
-        _descend(chosen, own, gram, sums, values, step)
-        worth = _measure_worth(chosen, own, sums, values)
+        row_products = products[row]
+        _descend(chosen, row_products, gram, sums, values, step)
+        worth = _measure_worth(chosen, row_products, sums, values)
         for kick in range(kicks.shape[0]):
             tried[:], again[:] = chosen, sums
             for change in range(kicks.shape[1]):
@@ -80,8 +80,8 @@ def _improve_tile(choices, products, gram, step, kicks, out):
                 at = group * values
                 _exchange(gram[at + tried[group]], gram[at + value], again)
                 tried[group] = value
-            _descend(tried, own, gram, again, values, step)
-            ended = _measure_worth(tried, own, again, values)
+            _descend(tried, row_products, gram, again, values, step)
+            ended = _measure_worth(tried, row_products, again, values)
             if ended > worth + LEAST:
                 chosen[:], sums[:], worth = tried, again, ended
         for group in range(groups):

@@ -119,9 +119,9 @@ def _improve(weights, unary, signs, products, order, starts, most):
                 if flips[i]:
                     row = rows[i]
                     change = -2 * signs[row]
-                    own = products[row]
+                    same = products[row]  # the diagonal does not count
                     products += change * weights[row]
-                    products[row] = own
+                    products[row] = same
                     signs[row] = -signs[row]
 
 

@@ -20,9 +20,9 @@ def _split_level(bins, wanted, weights, node, columns, used, histogram, best, fe
     rows = wanted.shape[0]
     for column in columns:
         histogram[:nodes] = 0
-        own = bins[column]
+        row_bins = bins[column]
         for i in range(rows):
-            histogram[node[i], own[i], np.int64(wanted[i])] += weights[i]
+            histogram[node[i], row_bins[i], np.int64(wanted[i])] += weights[i]
         for k in range(nodes):
             left_minus, left_plus, right_minus, right_plus = 0.0, 0.0, 0.0, 0.0
             for b in range(used):
@@ -70,14 +70,15 @@ def _boost(bins, wanted, columns, used, features, cuts, leaves, losses):
                     minus[node[i]] += weights[i]
             if level == depth:
                 break
-            own, cut = features[turn, first : first + nodes], cuts[turn, first : first + nodes]
+            feature, cut = features[turn, first : first + nodes], cuts[turn, first : first + nodes]
             best = np.sqrt(minus[:nodes] * plus[:nodes])
             _split_level(
-                bins, wanted, weights, node, columns[turn, level], used, histogram, best, own, cut
-            )
+                bins, wanted, weights, node, columns[turn, level], used, histogram, best, feature,
+                cut,
+            )  # fmt: skip
             for i in range(rows):
                 k = node[i]
-                node[i] = 2 * k + (1 if bins[own[k], i] > cut[k] else 0)
+                node[i] = 2 * k + (1 if bins[feature[k], i] > cut[k] else 0)
         for k in range(1 << depth):
             leaves[turn, k] = 0.5 * np.log((plus[k] + 1 / rows) / (minus[k] + 1 / rows))
         for i in range(rows):

@@ -15,8 +15,9 @@ def _descend(chosen: np.ndarray, products: np.ndarray, gram: np.ndarray, step: i
         changed = False
         for group in range(groups):
             others = np.delete(first + chosen, group)
-            own = np.arange(group * values, (group + 1) * values)
-            gains = 2 * products[own] - 2 * gram[np.ix_(own, others)].sum(axis=1) - gram[own, own]
+            atoms = np.arange(group * values, (group + 1) * values)
+            shared = gram[np.ix_(atoms, others)].sum(axis=1)
+            gains = 2 * products[atoms] - 2 * shared - gram[atoms, atoms]
             if group == groups - 1:
                 gains[np.arange(values) % step > 0] = -np.inf
             best = int(gains.argmax())
@@ -32,13 +33,13 @@ def improve_choices(
     out = choices.astype(np.int64)
     wide = gram.astype(np.float64)
     for row, best in enumerate(out):
-        own = products[row].astype(np.float64)
-        worth = _descend(best, own, wide, step)
+        row_products = products[row].astype(np.float64)
+        worth = _descend(best, row_products, wide, step)
         for kick in kicks:
             tried = best.copy()
             for group, value in kick:
                 tried[group] = value
-            ended = _descend(tried, own, wide, step)
+            ended = _descend(tried, row_products, wide, step)
             if ended > worth + 1e-6:
                 best[:], worth = tried, ended
     return out.astype(np.uint8)
