@@ -100,10 +100,8 @@ def test_equal_codes_and_many_stretches_change_nothing(bits, k, stretch, monkeyp
     packed[100_000:130_000] = packed[99_999]  # 30,000 equal codes
     database = rb.Codes(packed, bits)
     query_codes = rb.Codes(packed[[5, 99_999, 120_000, 149_999]], bits)
-    one, two = (
-        hamming_topk(query_codes, database, k),
-        hamming_topk(query_codes, words(database).on("cuda"), k),
-    )
+    sides = database, words(database).on("cuda")
+    one, two = (hamming_topk(query_codes, side, k) for side in sides)
     np.testing.assert_array_equal(one.distances, two.distances)
     np.testing.assert_array_equal(one.ids, two.ids)
 
@@ -128,13 +126,11 @@ def test_questions_equal_their_definition(bits, questions, rows):
         laid_out = lay_out(Questions(weights, draw.normal(size=questions)), precision)
         scale = 2 * laid_out.steps, laid_out.bases.astype(np.float32)
         for k in {1, min(10, rows), min(777, rows), rows}:
-            ids, sums = definition.planes_topk(
-                laid_out.planes, laid_out.signs, database.words, k, bits
-            )
+            plain = laid_out.planes, laid_out.signs, database.words, k, bits
+            ids, sums = definition.planes_topk(*plain)
             results = cuda.whole_topk(laid_out.whole, on_gpu.words, k)
             np.testing.assert_array_equal(results[1], sums)
             np.testing.assert_array_equal(results[0], ids)
-            plain = laid_out.planes, laid_out.signs, database.words, k, bits
             ids, far = definition.planes_topk(*plain, (*scale, here))
             results = cuda.whole_topk(laid_out.whole, on_gpu.words, k, (*scale, inverses))
             np.testing.assert_array_equal(results[1], far)

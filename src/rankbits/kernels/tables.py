@@ -121,13 +121,9 @@ def make_tables(database: Words, *, timed: bool = True) -> Tables:
     if len(words) > 1:
         tables.codes.reshape(len(database), -1)[:] = words.T
     codes = tables.codes.reshape(-1, len(database))
-    _load_kernels().sort_rows(words, parts, tables.begin, rows, codes)
+    backend.load("cpu", "tables").sort_rows(words, parts, tables.begin, rows, codes)
     tables.freeze()
     return time_tables(tables, database) if timed else tables
-
-
-def _load_kernels() -> Any:
-    return backend.load("cpu", "tables")
 
 
 def time_tables(tables: Tables, database: Words) -> Tables:
@@ -149,7 +145,7 @@ def _time_look_ups(tables: Tables, database: Words, scan: float) -> float:
         rows = np.ascontiguousarray(_take_rows(database, turn).T)
         budget = scan / float(np.median(rates))
         begin = time.perf_counter()
-        search = _load_kernels().try_search
+        search = backend.load("cpu", "tables").try_search
         cost = search(rows, tables.arrays, k, tables.bits, budget, tables.prices)
         seconds = max(time.perf_counter() - begin, 1e-9)
         rates = [*rates, seconds / cost] if turn else rates  # the first turn also compiles
@@ -181,7 +177,7 @@ def tables_topk(
     rows, mask = _lay_out(queries, tables, allowed)
 
     def search(some: np.ndarray, budget: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return _load_kernels().tables_topk(
+        return backend.load("cpu", "tables").tables_topk(
             some, tables.arrays, mask, k, tables.bits, budget, tables.prices
         )
 
@@ -201,7 +197,7 @@ def tables_within(queries: Words, tables: Tables, radius: int) -> Results | None
     cheaper for one of the queries."""
     rows, mask = _lay_out(queries, tables, None)
     budget, limit = tables.budget(max(1, len(rows))), min(radius, tables.bits)
-    search = _load_kernels().tables_within
+    search = backend.load("cpu", "tables").tables_within
     parts, costs = search(rows, tables.arrays, mask, limit, budget, tables.prices)
     if (costs < 0).any():
         return None

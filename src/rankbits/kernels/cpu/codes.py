@@ -121,7 +121,7 @@ def _search_tile(queries, x, start, stop, k, bits, run, block, ids, out):
 
 
 @njit(nogil=True, cache=True)
-def _count_within(queries, x, radius, bits, run, counts):
+def _count_within(queries, x, radius, run, counts):
     """Add to ``counts`` (Q,) how many rows lie within the radius."""
     size = run.shape[0]
     for s in range(0, x.shape[1], size):
@@ -189,12 +189,11 @@ def hamming_within(
     queries, words = make_read_only(queries, words)
     counts = np.zeros(len(queries), np.int64)
     size = max(256, 4096 // len(words))
-    run_tasks(
-        lambda tile: _count_within(
-            queries[tile], words, radius, bits, _make_run(words, size), counts[tile]
-        ),
-        cut_tiles(len(queries)),
-    )
+
+    def count(tile: slice) -> None:
+        _count_within(queries[tile], words, radius, _make_run(words, size), counts[tile])
+
+    run_tasks(count, cut_tiles(len(queries)))
     offsets = np.concatenate([[0], np.cumsum(counts)])
     ids = np.empty(offsets[-1], np.int64)
     distances = np.empty(offsets[-1], np.int32)
