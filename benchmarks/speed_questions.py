@@ -25,7 +25,7 @@ import torch
 from _bench import Bench, agree, compare
 from rankbits import HammingIndex
 from rankbits.kernels import hamming_topk, inverse_lengths, lay_out, question_topk, words
-from rankbits.kernels.reference.questions import plane_sums
+from rankbits.kernels.reference.questions import sum_planes
 from rankbits.types import Codes, Decoder, Questions
 
 SEED = 0
@@ -77,7 +77,7 @@ def check(asked: Questions, database: Codes) -> None:
     laid_out, prepared = lay_out(asked[:1]), words(database)
     assert laid_out.planes is not None and laid_out.signs is not None
     assert laid_out.steps is not None
-    sums = plane_sums(laid_out.planes[0], laid_out.signs[0], prepared.words)
+    sums = sum_planes(laid_out.planes[0], laid_out.signs[0], prepared.words)
     wanted = np.sort(sums)[:K].astype(np.float32) * laid_out.steps[0]
     agree({"definition": wanted, "rankbits": question_topk(asked[:1], prepared, K).distances[0]})
 

@@ -16,7 +16,7 @@ import torch
 
 import rankbits as rb
 import rankbits.cli
-from rankbits._files import alone, write_arrays
+from rankbits._files import lock_folder, write_arrays
 from rankbits.data.examples import Examples
 from rankbits.train.checkpoints import (
     CHECKPOINT,
@@ -301,7 +301,7 @@ def test_one_training_in_a_folder_at_a_time(tmp_path):
     folder.mkdir()
     stale = folder / ".checkpoint.safetensors.abcd1234.rankbits-unfinished"
     stale.write_bytes(b"half")
-    with alone(folder), pytest.raises(rb.Refusal, match="Another process is writing to"):
+    with lock_folder(folder), pytest.raises(rb.Refusal, match="Another process is writing to"):
         train_on(X, LABELS, folder)
     assert stale.exists() and not (folder / RUN).exists()
     assert train_on(X, LABELS, folder).progress.finished

@@ -13,7 +13,7 @@ from rankbits.kernels.orders import find_violated
 from rankbits.kernels.trees import boost_trees, score_trees
 
 
-def both(monkeypatch, function):
+def run_both(monkeypatch, function):
     results = []
     for name in ("reference", "cpu"):
         monkeypatch.setenv("RANKBITS_BACKEND", name)
@@ -38,7 +38,7 @@ def test_a_cut_is_the_best_of_all_signs(monkeypatch, whole):
             return signs @ inner @ signs / 2 + unary @ signs
 
         best = min(energy(np.array(s)) for s in itertools.product((-1.0, 1.0), repeat=size))
-        for signs in both(
+        for signs in run_both(
             monkeypatch,
             lambda w=weights, u=unary, s=start: improve_signs(w, u, s, [np.arange(len(s))]),
         ):
@@ -53,7 +53,7 @@ def test_blocks_lower_the_energy_alike(monkeypatch):
     np.fill_diagonal(weights, 0)
     unary, start = draw.integers(-99, 99, 150), np.where(draw.random(150) > 0.5, 1.0, -1.0)
     blocks = [np.flatnonzero(kinds == k) for k in range(6)]
-    slow, fast = both(monkeypatch, lambda: improve_signs(weights, unary, start, blocks))
+    slow, fast = run_both(monkeypatch, lambda: improve_signs(weights, unary, start, blocks))
     energies = [z @ weights @ z / 2 + unary @ z for z in (start, slow, fast)]
     assert energies[1] == energies[2] < energies[0]
 
@@ -73,10 +73,10 @@ def test_one_weight_is_searched_exactly(monkeypatch):
     def add_costs(bits):
         return costs[bits[row_of] != bits[others]].sum()
 
-    results = both(monkeypatch, lambda: search_weights(kernel, weights, starts, others, costs))
+    results = run_both(monkeypatch, lambda: search_weights(kernel, weights, starts, others, costs))
     assert add_costs(results[0][1]) == add_costs(results[1][1]) < add_costs(weights @ kernel > 0)
-    for found, bits in results:
-        np.testing.assert_array_equal(bits, found @ kernel > 0)
+    for best, bits in results:
+        np.testing.assert_array_equal(bits, best @ kernel > 0)
     # the first weight alone, against a fine grid
     one = search_weights(kernel[:1], weights[:1], starts, others, costs)[1]
     grid = [add_costs(v * kernel[0] > 0) for v in (-1.0, 0.0, 1.0)]
@@ -90,7 +90,7 @@ def test_the_most_violated_order_is_that_of_enumeration(monkeypatch, ndcg, grade
     distances = draw.integers(0, 5, (40, 8)) * draw.random()
     gains = np.where(draw.random((40, 8)) < 0.5, draw.integers(1, 4 if graded else 2, (40, 8)), 0.0)
     own = np.full(40, 7)
-    for coefficients, losses in both(
+    for coefficients, losses in run_both(
         monkeypatch, lambda: find_violated(distances, gains, own, ndcg)
     ):
         for q in range(40):
@@ -125,7 +125,7 @@ def test_trees_equal_the_reference_and_no_round_raises_the_loss(monkeypatch):
     bins = draw.integers(0, 6, (5, 60)).astype(np.uint8)
     wanted = (bins[0] > 2) ^ (bins[1] > 3) ^ (draw.random(60) < 0.1)
     columns = draw.integers(0, 5, (6, 3, 3))
-    slow, fast = both(monkeypatch, lambda: boost_trees(bins, wanted, columns))
+    slow, fast = run_both(monkeypatch, lambda: boost_trees(bins, wanted, columns))
     np.testing.assert_array_equal(slow[0], fast[0])
     np.testing.assert_array_equal(slow[1], fast[1])
     np.testing.assert_allclose(slow[2], fast[2], atol=1e-5)
@@ -135,7 +135,7 @@ def test_trees_equal_the_reference_and_no_round_raises_the_loss(monkeypatch):
     features, cuts, leaves, losses = fast
     thresholds = np.where(cuts == 255, np.inf, cuts).astype(np.float32)
     trees = features[None], thresholds[None], leaves[None]
-    slow, fast = both(monkeypatch, lambda: score_trees(bins.T.astype(np.float32), *trees))
+    slow, fast = run_both(monkeypatch, lambda: score_trees(bins.T.astype(np.float32), *trees))
     np.testing.assert_allclose(slow, fast, atol=1e-5)
     margins = np.where(wanted, fast[:, 0], -fast[:, 0])
     assert np.exp(-margins).mean() == pytest.approx(losses[-1], rel=1e-5)

@@ -358,7 +358,7 @@ def test_facts_have_a_checksum(tmp_path, form):
 def test_files_made_before_facts_had_a_checksum_are_read(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(_files, "SUM", "")
-        patch.setattr(_files, "_sum", lambda *_: "")
+        patch.setattr(_files, "_sum_facts", lambda *_: "")
         _files.write_arrays(tmp_path / "x.npz", "thing", {"a": "b"}, {"x": np.eye(2)})
     assert _files.read_arrays(tmp_path / "x.npz", "thing")[0] == {"a": "b"}
     assert _files.read_kind(tmp_path / "x.npz") == "thing"

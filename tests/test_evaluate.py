@@ -12,7 +12,7 @@ import rankbits as rb
 
 
 @pytest.fixture
-def made():
+def sample():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 4, 250)
     floats = rng.normal(size=(250, 10)) + rng.normal(size=(4, 10))[labels]
@@ -23,8 +23,8 @@ def split(codes, labels, *rest):
     return codes[:50], codes[50:], labels[:50], labels[50:], *((r[:50], r[50:]) for r in rest)
 
 
-def test_figures_are_the_metrics(made):
-    codes, labels, _ = made
+def test_figures_are_the_metrics(sample):
+    codes, labels, _ = sample
     pair = split(codes, labels)
     report = rb.evaluate(*pair, k=(5, 20))
     ranking = rb.rank_codes(*pair)
@@ -46,11 +46,11 @@ def test_figures_are_the_metrics(made):
     assert figure.best == rb.average_precision(ranking, ties="best").mean()
 
 
-def test_slices_of_queries_make_no_difference(made, monkeypatch):
+def test_slices_of_queries_make_no_difference(sample, monkeypatch):
     import importlib
 
     module = importlib.import_module("rankbits.evaluate.rankings")
-    codes, labels, floats = made
+    codes, labels, floats = sample
     pair, floats = split(codes, labels)[:4], (floats[:50], floats[50:])
     multi = [np.eye(4)[part] for part in pair[2:]]
     calls = [
@@ -70,8 +70,8 @@ def test_slices_of_queries_make_no_difference(made, monkeypatch):
     assert json.loads(whole[0])["figures"] == json.loads(whole[2])["figures"]
 
 
-def test_shuffling_the_database_changes_no_figure(made):
-    codes, labels, floats = made
+def test_shuffling_the_database_changes_no_figure(sample):
+    codes, labels, floats = sample
     order = np.random.default_rng(1).permutation(200)
     q, d, ql, dl, (fq, fd) = split(codes, labels, floats)
     for extra in ({}, {"tie_break": True}):
@@ -82,8 +82,8 @@ def test_shuffling_the_database_changes_no_figure(made):
         assert one.to_json() == two.to_json()
 
 
-def test_tie_break_is_hamming_then_distance_of_unit_vectors(made):
-    codes, labels, floats = made
+def test_tie_break_is_hamming_then_distance_of_unit_vectors(sample):
+    codes, labels, floats = sample
     q, d, ql, dl, (fq, fd) = split(codes, labels, floats)
     report = rb.evaluate(q, d, ql, dl, k=30, tie_break=(7 * fq, 0.1 * fd))
     assert "H2Q" in report.protocol and "Not a pure Hamming" in report.protocol
@@ -101,8 +101,8 @@ def test_tie_break_is_hamming_then_distance_of_unit_vectors(made):
     assert pure.worst <= figure.value <= pure.best
 
 
-def test_queries_with_nothing_relevant_leave_the_mean_and_are_counted(made):
-    codes, labels, _ = made
+def test_queries_with_nothing_relevant_leave_the_mean_and_are_counted(sample):
+    codes, labels, _ = sample
     q, d, ql, dl = split(codes, labels)
     ql = ql.copy()
     ql[:7] = 99
@@ -115,15 +115,15 @@ def test_queries_with_nothing_relevant_leave_the_mean_and_are_counted(made):
     assert json.loads(nothing.to_json())["figures"]["mAP"]["mean"] is None
 
 
-def test_cutoffs_past_the_end_are_left_out_and_said(made):
-    codes, labels, _ = made
+def test_cutoffs_past_the_end_are_left_out_and_said(sample):
+    codes, labels, _ = sample
     report = rb.evaluate(*split(codes, labels), k=(10, 5000))
     assert "mAP@5000" not in report.figures
     assert "5,000" in report.remarks[-1]
 
 
-def test_exclude_self_judges_each_against_the_rest(made):
-    codes, labels, _ = made
+def test_exclude_self_judges_each_against_the_rest(sample):
+    codes, labels, _ = sample
     report = rb.evaluate(codes, codes, labels, exclude_self=True)
     assert report.database == 249
     single = [
@@ -133,8 +133,8 @@ def test_exclude_self_judges_each_against_the_rest(made):
     np.testing.assert_allclose(report.per_query["mAP"][:20], single)
 
 
-def test_forms_of_a_report(made, tmp_path):
-    codes, labels, _ = made
+def test_forms_of_a_report(sample, tmp_path):
+    codes, labels, _ = sample
     report = rb.evaluate(*split(codes, labels), k=5)
     figure = report.figures["mAP"]
     span = f"ties could make it {figure.worst:.4f} to {figure.best:.4f}"
@@ -152,8 +152,8 @@ def test_forms_of_a_report(made, tmp_path):
 
 @pytest.mark.parametrize("distance", ["cosine", "euclidean"])
 @pytest.mark.parametrize("alone", [False, True])
-def test_embeddings_are_judged_as_their_distances_are(made, distance, alone):
-    _, labels, floats = made
+def test_embeddings_are_judged_as_their_distances_are(sample, distance, alone):
+    _, labels, floats = sample
     floats = np.round(floats * 2)[:60] + 0.5  # few values: many ties
     queries, theirs = (floats, labels[:60]) if alone else (floats[:7], labels[:7])
     unit = lambda x: x / np.linalg.norm(x, axis=1, keepdims=True)  # noqa: E731
@@ -164,19 +164,19 @@ def test_embeddings_are_judged_as_their_distances_are(made, distance, alone):
     report = rb.evaluate(
         queries, floats, theirs, labels[:60], k=5, distance=distance, exclude_self=alone
     )
-    for ties, found in zip(
+    for ties, value in zip(
         ("mean", "worst", "best"),
         (report["mAP"], report.figures["mAP"].worst, report.figures["mAP"].best),
         strict=True,
     ):
         wanted = np.nanmean(rb.average_precision(ranking, ties=ties))
-        assert found == pytest.approx(wanted, abs=1e-12)
+        assert value == pytest.approx(wanted, abs=1e-12)
     assert report["hit@5"] == pytest.approx(np.nanmean(rb.hit_at(ranking, 5)), abs=1e-12)
     assert report.bits is None and report.database == 60 - alone
 
 
-def test_the_tie_break_protocol_can_leave_the_query_out(made):
-    codes, labels, floats = made
+def test_the_tie_break_protocol_can_leave_the_query_out(sample):
+    codes, labels, floats = sample
     report = rb.evaluate(
         codes, codes, labels, labels, tie_break=(floats, floats), exclude_self=True
     )
@@ -187,8 +187,8 @@ def test_the_tie_break_protocol_can_leave_the_query_out(made):
     assert report["mAP"] == pytest.approx(wanted, abs=1e-12)
 
 
-def test_where_nothing_is_relevant_words_say_so(made, tmp_path):
-    codes, _, _ = made
+def test_where_nothing_is_relevant_words_say_so(sample, tmp_path):
+    codes, _, _ = sample
     report = rb.evaluate(codes[:5], codes[5:], ["owl"] * 5, ["ant"] * 245, k=10)
     sentence = "No query has a relevant item in the database: all 5 queries were left out"
     report.to_html(tmp_path / "r.html")
@@ -199,14 +199,14 @@ def test_where_nothing_is_relevant_words_say_so(made, tmp_path):
     assert repr(report).startswith("Report(mAP undefined")
     again = rb.Report.from_json(report.to_json())
     assert str(again) == str(report)
-    some = rb.evaluate(codes[:2], codes[2:], [0, 9], [0] * 248, k=10)
-    assert "1 of 2 queries have nothing relevant in the database" in str(some)
-    assert "undefined," in str(some) and "No query" not in str(some)
+    report = rb.evaluate(codes[:2], codes[2:], [0, 9], [0] * 248, k=10)
+    assert "1 of 2 queries have nothing relevant in the database" in str(report)
+    assert "undefined," in str(report) and "No query" not in str(report)
 
 
-def test_a_report_is_a_frame_of_pandas(made):
+def test_a_report_is_a_frame_of_pandas(sample):
     pandas = pytest.importorskip("pandas")
-    codes, labels, _ = made
+    codes, labels, _ = sample
     report = rb.evaluate(*split(codes, labels), k=10)
     frame = report.to_frame()
     assert isinstance(frame, pandas.DataFrame)

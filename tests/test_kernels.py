@@ -32,29 +32,29 @@ def bits(request):
     return request.param
 
 
-def both(monkeypatch, function):
-    found = []
+def run_both(monkeypatch, function):
+    results = []
     for name in ("reference", "cpu"):
         monkeypatch.setenv("RANKBITS_BACKEND", name)
-        found.append(function())
-    return found
+        results.append(function())
+    return results
 
 
 @pytest.mark.parametrize("rows", SIZES)
 def test_search_equals_the_reference(monkeypatch, bits, rows):
     rng = np.random.default_rng(bits * 10_007 + rows)
     query, database = random_codes(rng, 7, bits), random_codes(rng, rows, bits)
-    slow, fast = both(monkeypatch, lambda: rb.hamming(query, database))
+    slow, fast = run_both(monkeypatch, lambda: rb.hamming(query, database))
     np.testing.assert_array_equal(slow, fast)
     np.testing.assert_array_equal(
         fast, (query.signs()[:, None] != database.signs()[None]).sum(-1) if rows < 2000 else fast
     )
     for k in (1, 10, rows // 3 + 1, rows, rows + 5):
-        slow, fast = both(monkeypatch, lambda k=k: rb.hamming_topk(query, database, k))
+        slow, fast = run_both(monkeypatch, lambda k=k: rb.hamming_topk(query, database, k))
         np.testing.assert_array_equal(slow.ids, fast.ids)
         np.testing.assert_array_equal(slow.distances, fast.distances)
     for radius in (0, 2, bits // 2, bits + 1):
-        slow, fast = both(monkeypatch, lambda r=radius: rb.hamming_within(query, database, r))
+        slow, fast = run_both(monkeypatch, lambda r=radius: rb.hamming_within(query, database, r))
         np.testing.assert_array_equal(slow.offsets, fast.offsets)
         np.testing.assert_array_equal(slow.ids, fast.ids)
         np.testing.assert_array_equal(slow.distances, fast.distances)
@@ -71,7 +71,9 @@ def test_counts_equal_the_reference(monkeypatch, bits, rows):
     sets = rng.random((7, 70)) < 0.05, rng.random((rows, 70)) < 0.05
     grades = rng.integers(0, 4, (7, rows))
     for arguments in (few, far, (*sets, "any"), (*sets, "count"), (None, None, grades)):
-        slow, fast = both(monkeypatch, lambda a=arguments: rb.hamming_counts(query, database, *a))
+        slow, fast = run_both(
+            monkeypatch, lambda a=arguments: rb.hamming_counts(query, database, *a)
+        )
         np.testing.assert_array_equal(slow, fast)
         assert fast.sum() == 7 * rows
     sparse = rb.hamming_counts(query, database, relevance=coo_array(grades))
@@ -94,7 +96,7 @@ def test_sorted_databases_search_exactly(monkeypatch, direction):
     database = rb.pack(np.where(np.arange(64) < distances[:, None], 1, -1))
     query = rb.pack(-np.ones((1, 64)))
     for k in (1, 3, 100):
-        slow, fast = both(monkeypatch, lambda k=k: rb.hamming_topk(query, database, k))
+        slow, fast = run_both(monkeypatch, lambda k=k: rb.hamming_topk(query, database, k))
         np.testing.assert_array_equal(slow.ids, fast.ids)
 
 
@@ -103,9 +105,9 @@ def test_sorted_databases_search_exactly(monkeypatch, direction):
 def test_topk_is_the_head_of_the_full_order(bits, rows, k, seed):
     rng = np.random.default_rng(seed)
     query, database = random_codes(rng, 2, bits, 3.0), random_codes(rng, rows, bits, 3.0)
-    found = rb.hamming_topk(query, database, k)
+    nearest = rb.hamming_topk(query, database, k)
     order = np.lexsort((np.broadcast_to(np.arange(rows), (2, rows)), rb.hamming(query, database)))
-    np.testing.assert_array_equal(found.ids, order[:, :k])
+    np.testing.assert_array_equal(nearest.ids, order[:, :k])
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -141,16 +143,16 @@ def test_searches_from_many_threads_at_once():
     rng = np.random.default_rng(0)
     query, database = random_codes(rng, 20, 64), random_codes(rng, 20_000, 64)
     wanted = rb.hamming_topk(query, database, 5).ids
-    found: list[np.ndarray] = []
+    results: list[np.ndarray] = []
     workers = [
-        threading.Thread(target=lambda: found.append(rb.hamming_topk(query, database, 5).ids))
+        threading.Thread(target=lambda: results.append(rb.hamming_topk(query, database, 5).ids))
         for _ in range(8)
     ]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    assert len(found) == 8 and all(np.array_equal(f, wanted) for f in found)
+    assert len(results) == 8 and all(np.array_equal(ids, wanted) for ids in results)
 
 
 def search_after_a_fork():

@@ -31,17 +31,17 @@ def brute(name: str, seq: np.ndarray, k: int | None, total: np.ndarray) -> np.nd
     place = np.arange(1, n + 1)
     top = place <= k
     precision = np.cumsum(rel, axis=1) / place
-    found = (rel & top).sum(axis=1)
+    retrieved = (rel & top).sum(axis=1)
     if name in ("ap_relevant", "map_at_r"):
         return (precision * rel * top).sum(axis=1) / relevant
     if name == "ap_retrieved":
-        return (precision * rel * top).sum(axis=1) / np.maximum(found, 1)
+        return (precision * rel * top).sum(axis=1) / np.maximum(retrieved, 1)
     if name in ("recall_at", "r_precision"):
-        return found / relevant
+        return retrieved / relevant
     if name == "precision_at":
-        return found / k
+        return retrieved / k
     if name == "hit_at":
-        return (found > 0).astype(float)
+        return (retrieved > 0).astype(float)
     if name == "reciprocal_rank":
         first = np.where(rel, place, n + 1).min(axis=1)
         return np.where(first <= min(k, n), 1 / first, 0.0)
@@ -274,14 +274,14 @@ def test_runs_of_grades_are_the_compact_ranking(seed, queries, items, most):
     draw = np.random.default_rng(seed)
     distances = draw.integers(0, draw.integers(1, 60), (queries, items))
     keys = np.sort(distances * 256 + draw.integers(0, most + 1, (queries, items)), axis=1)
-    found, wanted = rank_runs(keys), compact(rank_keys(keys))
+    runs, wanted = rank_runs(keys), compact(rank_keys(keys))
     for k in (None, 1, 3):
         for ties in ("mean", "best", "worst"):
             np.testing.assert_allclose(
-                rb.average_precision(found, k=k, ties=ties),
+                rb.average_precision(runs, k=k, ties=ties),
                 rb.average_precision(wanted, k=k, ties=ties), rtol=1e-12,
             )  # fmt: skip
             np.testing.assert_allclose(
-                rb.ndcg(found, k=k, ties=ties), rb.ndcg(wanted, k=k, ties=ties), rtol=1e-12
+                rb.ndcg(runs, k=k, ties=ties), rb.ndcg(wanted, k=k, ties=ties), rtol=1e-12
             )
-    assert found.counts.sum() == queries * items
+    assert runs.counts.sum() == queries * items

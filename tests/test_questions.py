@@ -170,15 +170,15 @@ def test_decoded_distances_have_the_same_digits_alone_and_in_company(group):
     questions = make_questions(draw, 60, decoder)
     rows = np.stack([draw.permutation(400)[:50] for _ in range(60)])
     together = order_rows(questions, codes, rows)
-    tables = decoder.byte_tables(questions.vectors)
+    tables = decoder.make_byte_tables(questions.vectors)
     for i in (0, 17, 59):
         np.testing.assert_array_equal(
-            decoder.byte_tables(questions.vectors[i : i + 1])[0], tables[i]
+            decoder.make_byte_tables(questions.vectors[i : i + 1])[0], tables[i]
         )
         alone = order_rows(questions[i], codes[rows[i]], np.arange(50)[None])
         np.testing.assert_array_equal(alone[0], together[i])
     state = tables, words(codes).words, rows
-    np.testing.assert_array_equal(cpu.sums_of_rows(*state), reference.sums_of_rows(*state))
+    np.testing.assert_array_equal(cpu.sum_rows(*state), reference.sum_rows(*state))
 
 
 def test_the_embeddings_of_a_decoder_may_be_of_any_size():
@@ -250,7 +250,7 @@ def test_lengths_have_the_same_digits_alone_and_in_company(group):
     some = draw.permutation(1000)[:77]
     np.testing.assert_array_equal(inverse_lengths(decoder, words(codes[some])), every[some])
     state = decoder.atoms, decoder.centre, words(codes).words
-    np.testing.assert_allclose(1 / every, reference.lengths(*state), rtol=1e-5)
+    np.testing.assert_allclose(1 / every, reference.measure_lengths(*state), rtol=1e-5)
 
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
@@ -368,13 +368,13 @@ def test_ties_come_by_order_of_insertion_and_k_may_pass_the_end(with_decoder):
 def test_lengths_are_computed_once_for_a_segment(asked, monkeypatch):
     index, questions, _, _ = asked
     index.search(questions, 3)
-    calls, compute = [], cpu.lengths
+    calls, compute = [], cpu.measure_lengths
 
     def count(*state):
         calls.append(state)
         return compute(*state)
 
-    monkeypatch.setattr(cpu, "lengths", count)
+    monkeypatch.setattr(cpu, "measure_lengths", count)
     index.search(questions, 3)
     index.search(questions, 3, among=range(100, 120))
     assert not calls
@@ -407,13 +407,13 @@ def test_rows_that_are_added_or_removed_do_not_cost_the_lengths_of_all(monkeypat
     questions = make_questions(draw, 2, make_decoder(draw, 40))
     index = rb.HammingIndex(40).add(codes[:8000])
     index.search(questions, 3)
-    rows, plain = [], cpu.lengths
+    rows, plain = [], cpu.measure_lengths
 
     def count_rows(atoms, centre, columns):
         rows.append(columns.shape[1])
         return plain(atoms, centre, columns)
 
-    monkeypatch.setattr(cpu, "lengths", count_rows)
+    monkeypatch.setattr(cpu, "measure_lengths", count_rows)
     index.add(codes[8000:], range(8000, 9000)).remove(range(100))
     index.add(codes[:100], range(100))
     index.remove(range(5000))

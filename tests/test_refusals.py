@@ -138,8 +138,8 @@ def test_a_forced_backend_must_exist(monkeypatch):
 
 def test_words_on_a_gpu_stay_there():
     """A GPU's words are tensors, on whatever device torch puts them."""
-    there = Words(torch.zeros(1, 6, dtype=torch.int64), 6)
-    assert there.on("cuda") is there
+    on_gpu = Words(torch.zeros(1, 6, dtype=torch.int64), 6)
+    assert on_gpu.on("cuda") is on_gpu
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")

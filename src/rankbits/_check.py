@@ -1,8 +1,8 @@
 """Checks of arguments that several rooms share.
 
-``_check.whole("bits", value, 1)`` returns the argument in the form the library works with, or
-raises :class:`Refusal`, a ``ValueError`` with one sentence for the person who made the call: what
-it must be, and what came. Checks that one room needs are in that room, and call ``refuse``.
+Each check, such as ``_check.whole("bits", value, 1)``, returns the argument in the form that the
+library works with, or raises :class:`Refusal`, a ``ValueError`` with one sentence for the caller:
+what it must be, and what came. A check that only one room needs is in that room.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ def refuse(sentence: str) -> NoReturn:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of a refusal: ``" (did you mean 'x'?)"``, or "" where no known word is near."""
+    """The end of a refusal: ``" (did you mean 'x'?)"``, or "" where no known word is like it."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f" (did you mean '{close[0]}'?)" if close else ""
 
 
 def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
     if not isinstance(value, str) or value not in allowed:
-        listed = ", ".join(f"'{a}'" for a in allowed)
-        refuse(f"{name} must be one of {listed}; got {value!r}{nearest(str(value), allowed)}.")
+        names = ", ".join(f"'{a}'" for a in allowed)
+        refuse(f"{name} must be one of {names}; got {value!r}{nearest(str(value), allowed)}.")
     return value
 
 
@@ -76,14 +76,14 @@ def cutoff(value: Any) -> int:
 
 def cutoffs(values: Any) -> tuple[int, ...]:
     """One cutoff or several, sorted and without repeats."""
-    listed = values if isinstance(values, (tuple, list, range, np.ndarray)) else (values,)
-    return tuple(sorted({cutoff(v) for v in listed}))
+    several = values if isinstance(values, (tuple, list, range, np.ndarray)) else (values,)
+    return tuple(sorted({cutoff(value) for value in several}))
 
 
 def array(name: str, value: Any) -> np.ndarray:
-    """A numpy array of an array, a sequence, or a tensor on any device.
+    """A numpy array from an array, a sequence, or a tensor on any device.
 
-    bfloat16, which numpy lacks, becomes float32: every bfloat16 is exactly a float32, so ties stay
+    bfloat16 and float8, which numpy lacks, become float32, which holds them exactly: ties stay
     ties.
     """
     if isinstance(value, torch.Tensor):
@@ -162,7 +162,7 @@ def grades(name: str, value: Any) -> np.ndarray:
 
 
 def label_names(name: str, value: Any) -> np.ndarray | None:
-    """Labels that are (n,) names as an array of str; None where they are not names."""
+    """Labels (n,) that are names, as an array of str; None where they are not names."""
     if isinstance(value, torch.Tensor):
         return None
     try:
@@ -197,10 +197,10 @@ def number_names(query_labels: Any, database_labels: Any) -> tuple[Any, Any]:
         if value is None:
             refuse(f"{name} must be given too.")
     if query is None or database is None:
-        ours, theirs = ("numbers", "names") if query is None else ("names", "numbers")
+        kinds = ("numbers", "names") if query is None else ("names", "numbers")
         refuse(
             "Query and database labels must be of one kind, both names or both numbers; "
-            f"got {ours} for the queries and {theirs} for the database."
+            f"got {kinds[0]} for the queries and {kinds[1]} for the database."
         )
     numbers = np.unique(np.concatenate([query, database]), return_inverse=True)[1]
     return numbers[: len(query)], numbers[len(query) :]
@@ -209,8 +209,8 @@ def number_names(query_labels: Any, database_labels: Any) -> tuple[Any, Any]:
 def labels(name: str, value: Any, rows: int, *, names: bool = False) -> np.ndarray:
     """(n,) whole numbers as int64, or (n, C) multi-hot as bool.
 
-    ``names``: whether (n,) names are taken too; they are numbered in alphabetical order. Numbers of
-    one set mean nothing in another: labels that are compared go through ``number_names`` first.
+    ``names``: allow (n,) names too, and number them in alphabetical order. Such numbers mean
+    nothing in another set of labels: where two sets are compared, call ``number_names`` first.
     """
     if value is None:
         refuse(f"{name} must be given: (n,) whole numbers or names, or (n, C) multi-hot.")

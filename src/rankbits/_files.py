@@ -1,5 +1,5 @@
-"""Files are written whole or not at all, and what is read back is data, never code; and the one
-place that knows where downloaded and computed data lie."""
+"""Write files whole or not at all, and read them back as data, never as code; and say where
+downloaded and computed data lie."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 ROOT = "RANKBITS_DATA"
-UNFINISHED = "rankbits-unfinished"  # how the name of a file ends that is still being written
-SUM = ", crc32 of facts "  # stands between the kind of a file and the checksum
-MOST_RATIO = 20  # how many times its own size an .npz may hold: what we write is not compressed
+UNFINISHED = "rankbits-unfinished"  # the ending of a file that is still being written
+SUM = ", crc32 of facts "  # separates the kind of a file from the checksum of its facts
+MOST_RATIO = 20  # how many times its own size an .npz may unpack to: we do not compress
 
 
 def data_root(root: str | os.PathLike[str] | None = None) -> Path:
-    """The folder of published datasets, weights and caches: ``root``, or what the environment
-    variable RANKBITS_DATA says, or ``~/.cache/rankbits/data``.
+    """The folder of published datasets, weights and caches: ``root``, or the environment variable
+    RANKBITS_DATA, or ``~/.cache/rankbits/data``.
 
     >>> data_root("here").name
     'here'
@@ -49,8 +49,8 @@ def write_whole(
 
     A crash, a kill or a full disk leaves whatever stood at ``path`` before, and no temporary file
     unless the process itself was killed (``sweep_unfinished`` deletes those). Where ``path`` is a
-    symbolic link, the file that it names is written and the link stays. With ``replace=False`` a
-    file that is there already stays, also one that another process made in the meantime.
+    symbolic link, the file that it names is written and the link stays. With ``replace=False`` an
+    existing file stays, even one that another process has made in the meantime.
     """
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
@@ -62,7 +62,7 @@ def write_whole(
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
+        os.chmod(temporary, 0o666 & ~_read_umask())
         os.replace(temporary, target) if replace else _link(temporary, target)
     except BaseException as error:
         if temporary is not None:
@@ -75,7 +75,10 @@ def write_whole(
         sync_folder(target.parent)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
-        refuse(f"Cannot say whether {path} will last: {reason}; it is whole, the old or the new.")
+        refuse(
+            f"Cannot tell whether {path} is safely on the disk: {reason}; "
+            "it is whole, the old or the new."
+        )
 
 
 def refuse_write(path: str | os.PathLike[str], error: OSError) -> NoReturn:
@@ -84,20 +87,20 @@ def refuse_write(path: str | os.PathLike[str], error: OSError) -> NoReturn:
 
 
 def _link(temporary: str, target: Path) -> None:
-    """Give the file its name unless somebody else has it."""
+    """Give the file its name unless another file has it."""
     try:
         os.link(temporary, target)
     except OSError:
         if not target.exists():  # a file system without links
             os.rename(temporary, target)
             return
-    with suppress(FileNotFoundError):  # whoever was quicker may have swept it
+    with suppress(FileNotFoundError):  # the process that was quicker may have swept it
         os.unlink(temporary)
 
 
 def sweep_unfinished(folder: str | os.PathLike[str], name: str | None = None) -> None:
-    """Delete what killed processes were writing in ``folder`` (to the file ``name``; None: to any).
-    Call it only where nobody else can be writing there."""
+    """Delete what killed processes left unfinished in ``folder``: versions of the file ``name``, or
+    of any file. Call it only where no other process can be writing there."""
     start = "*" if name is None else glob.escape(name)
     for stale in Path(folder).glob(f".{start}.????????.{UNFINISHED}"):
         with suppress(OSError):
@@ -105,9 +108,9 @@ def sweep_unfinished(folder: str | os.PathLike[str], name: str | None = None) ->
 
 
 @contextmanager
-def alone(folder: str | os.PathLike[str], *, wait: bool = True) -> Iterator[None]:
-    """One process at a time, where the system has locks; others wait, or are refused. The lock is
-    on the folder, for a file is replaced by each writing, and it ends with whoever holds it."""
+def lock_folder(folder: str | os.PathLike[str], *, wait: bool = True) -> Iterator[None]:
+    """Let one process at a time in, where the system has locks; others wait, or are refused. The
+    lock is on the folder, because each write replaces the file. It ends with the process."""
     if fcntl is None:
         yield
         return
@@ -123,7 +126,7 @@ def alone(folder: str | os.PathLike[str], *, wait: bool = True) -> Iterator[None
         os.close(handle)
 
 
-def _umask() -> int:
+def _read_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
@@ -146,10 +149,10 @@ def write_arrays(
     arrays: dict[str, np.ndarray],
     form: str | None = None,
 ) -> None:
-    """Write arrays and a few facts as ``.npz`` or ``.safetensors``: ``form``, or by ending."""
+    """Write arrays and a few facts as ``.npz`` or ``.safetensors``: ``form``, or the path's end."""
     suffix = form or Path(path).suffix
-    facts = {**facts, **_checksums(arrays)}
-    marked = {"rankbits": f"{kind}{SUM}{_sum(facts, arrays)}", **facts}
+    facts = {**facts, **_sum_arrays(arrays)}
+    marked = {"rankbits": f"{kind}{SUM}{_sum_facts(facts, arrays)}", **facts}
     if suffix == ".npz":
         texts = {f"fact.{name}": np.array(value) for name, value in marked.items()}
         write_whole(path, lambda file: np.savez(file, **texts, **arrays))  # type: ignore[arg-type]
@@ -163,7 +166,8 @@ def write_arrays(
 def read_arrays(
     path: str | os.PathLike[str], kind: str
 ) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    """Read back ``write_arrays``: facts and arrays, checksums verified, nothing unpickled."""
+    """Read facts and arrays that ``write_arrays`` wrote; checks their checksums, unpickles
+    nothing."""
     source = Path(path)
     if not source.is_file():
         refuse(f"{source} does not exist or is not a file.")
@@ -171,22 +175,22 @@ def read_arrays(
         zipped = file.read(2) == b"PK"
     try:
         facts, arrays = _read_npz(source) if zipped else _read_safetensors(source)
-    except Exception:  # what parsers raise on hostile bytes has no end: OSError, TokenError, ...
+    except Exception:  # parsers raise all kinds of errors on hostile bytes
         refuse(f"{source} is truncated, damaged or not a rankbits {kind} file.")
     named, _, wanted = facts.pop("rankbits", "").partition(SUM)
     if named != kind:
         refuse(f"{source} is not a rankbits {kind} file.")
-    if wanted and wanted != _sum(facts, arrays):  # files made before there was one have none
+    if wanted and wanted != _sum_facts(facts, arrays):  # older files have no checksum of facts
         refuse(f"{source} is damaged: the checksum of its facts does not match.")
-    for name, wanted in _checksums(arrays).items():
+    for name, wanted in _sum_arrays(arrays).items():
         if facts.pop(name, None) != wanted:
             refuse(f"{source} is damaged: the checksum of '{name[6:]}' does not match.")
     return facts, arrays
 
 
 def read_kind(path: str | os.PathLike[str]) -> str | None:
-    """What ``write_arrays`` called the file: its kind, read without its arrays; None where the file
-    is somebody else's."""
+    """The kind that ``write_arrays`` gave the file, read without its arrays; None where it did not
+    write the file."""
     source = Path(path)
     if not source.is_file():
         refuse(f"{source} does not exist or is not a file.")
@@ -197,20 +201,21 @@ def read_kind(path: str | os.PathLike[str]) -> str | None:
         else:
             with safe_open(source, framework="numpy") as archive:
                 kind = (archive.metadata() or {}).get("rankbits")
-    except Exception:  # what parsers raise on hostile bytes has no end
+    except Exception:  # parsers raise all kinds of errors on hostile bytes
         return None
     return None if kind is None else kind.partition(SUM)[0]
 
 
-def _checksums(arrays: dict[str, np.ndarray]) -> dict[str, str]:
-    return {f"crc32.{name}": f"{_crc(a):08x}" for name, a in arrays.items()}
+def _sum_arrays(arrays: dict[str, np.ndarray]) -> dict[str, str]:
+    """A checksum of each array, under the name that it has among the facts."""
+    return {f"crc32.{name}": f"{_sum_array(a):08x}" for name, a in arrays.items()}
 
 
-def _crc(array: np.ndarray) -> int:
+def _sum_array(array: np.ndarray) -> int:
     return zlib.crc32(np.ascontiguousarray(array).data.cast("B")) if array.size else 0
 
 
-def _sum(facts: dict[str, str], arrays: dict[str, np.ndarray]) -> str:
+def _sum_facts(facts: dict[str, str], arrays: dict[str, np.ndarray]) -> str:
     """A checksum of all facts, and of the names, dtypes and shapes of the arrays."""
     shapes = {name: [array.dtype.str, *array.shape] for name, array in arrays.items()}
     return f"{zlib.crc32(json.dumps([facts, shapes], sort_keys=True).encode()):08x}"
@@ -224,9 +229,9 @@ def _read_npz(source: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
         ):
             raise ValueError("more than a file of this size can hold")
     with open(source, "rb") as file, np.load(file, allow_pickle=False) as archive:
-        found = {name: archive[name] for name in archive.files}
-    facts = {n[5:]: str(found.pop(n)) for n in list(found) if n.startswith("fact.")}
-    return facts, found
+        arrays = {name: archive[name] for name in archive.files}
+    facts = {n[5:]: str(arrays.pop(n)) for n in list(arrays) if n.startswith("fact.")}
+    return facts, arrays
 
 
 def _read_safetensors(source: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:

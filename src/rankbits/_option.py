@@ -9,4 +9,5 @@ DEVICE = "'cpu', 'cuda', 'cuda:1'; auto: a GPU if there is one"  # help of every
 
 
 def option(default: Any, text: str, short: str | None = None) -> Any:
+    """A dataclass field that becomes a flag with the help ``text``."""
     return field(default=default, metadata={"help": text, "short": short})

@@ -17,7 +17,7 @@ Metric = Callable[..., np.ndarray]
 def choose_figures(
     points: tuple[int, ...], gain: str, radius: int | None
 ) -> list[tuple[str, Metric, str]]:
-    """Name, metric and definition of every row of a report, in order."""
+    """The name, metric and definition of every row of a report, in order."""
     ap, m = metrics.average_precision, metrics
     gains = {"exp2": "2^grade - 1", "linear": "the grade"}
     gain_text = gains[_check.choice("gain", gain, tuple(gains))]
@@ -66,7 +66,7 @@ def choose_figures(
 
 
 def note_dropped(k: Any, points: tuple[int, ...], rows: int) -> tuple[str, ...]:
-    """A sentence about the cutoffs that are left out, if any are."""
+    """A sentence that lists the cutoffs that were left out, if any were."""
     past = [f"{at:,}" for at in _check.cutoffs(k) if at not in points]
     if not past:
         return ()

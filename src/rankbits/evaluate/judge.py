@@ -1,4 +1,4 @@
-"""Judge codes, embeddings or a run: every figure, with the range that ties leave open."""
+"""Judge codes, embeddings or a run: every figure, with the range that the order of ties leaves."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def evaluate(
     Labels are (n,) whole numbers or names, or (n, C) multi-hot; or ``relevance`` is the (Q, N)
     grades. ``k`` are the cutoffs; those past the end of the database are left out.
     ``exclude_self``: the queries are the database, and each leaves itself out. ``only``: the names
-    of the figures wanted, where all of them would take too long.
+    of the figures to compute, where all would take too long.
 
-    ``query_codes`` and ``database_codes`` are ``Codes``, or embeddings, (n, dim) floats, ranked by
-    ``distance``, ``"cosine"`` or ``"euclidean"``: what their codes can be compared with.
-    Or the queries are ``Questions``, ranked by their float distance to the codes.
+    ``query_codes`` and ``database_codes`` are ``Codes``, or embeddings, (n, dim) floats, which are
+    ranked by ``distance``, ``"cosine"`` or ``"euclidean"``, to compare their codes with. Or the
+    queries are ``Questions``, ranked by their float distance to the codes.
 
     ``tie_break=(query_embeddings, database_embeddings)`` is the protocol of H2Q's published tables:
     equal Hamming distances are ordered by the squared Euclidean distance of the unit-length
@@ -73,22 +73,21 @@ def evaluate(
         database_labels = query_labels
     query_labels, database_labels = _check.number_names(query_labels, database_labels)
     labels = (query_labels, database_labels, relevance)
-    floats = not isinstance(query_codes, Codes) and not isinstance(database_codes, Codes)
-    ours, theirs = (getattr(codes, "fingerprint", None) for codes in (query_codes, database_codes))
-    questions = isinstance(query_codes, Questions)
-    if questions and not isinstance(database_codes, Codes):
-        _check.refuse(f"Questions are asked of Codes; got {type(database_codes).__name__}.")
-    check_same_encoder(ours, theirs, "the database", "questions" if questions else "codes")
-    if floats:
-        if tie_break is not None:
-            _check.refuse("tie_break belongs to codes; embeddings were given.")
-        rankings = rank_by_embeddings(
-            (query_codes, database_codes), *labels, distance=distance, exclude_self=exclude_self
-        )
+    pair = (query_codes, database_codes)
+    query_encoder, database_encoder = (getattr(codes, "fingerprint", None) for codes in pair)
+    if isinstance(query_codes, Questions):
+        kind = "questions"
+        if not isinstance(database_codes, Codes):
+            _check.refuse(f"Questions are asked of Codes; got {type(database_codes).__name__}.")
+    else:
+        kind = "codes" if any(isinstance(codes, Codes) for codes in pair) else "embeddings"
+    check_same_encoder(query_encoder, database_encoder, "the database", kind)
+    if tie_break is not None and kind != "codes":
+        _check.refuse(f"tie_break belongs to codes; {kind} were given.")
+    if kind == "embeddings":
+        rankings = rank_by_embeddings(pair, *labels, distance=distance, exclude_self=exclude_self)
         protocol = BY_FLOATS.format(distance)
-    elif questions:
-        if tie_break is not None:
-            _check.refuse("tie_break belongs to codes; questions were given.")
+    elif kind == "questions":
         _check.same_bits(query_codes.bits, database_codes.bits)
         rankings = rank_by_questions(query_codes, database_codes, *labels, exclude_self)
         protocol = BY_QUESTIONS
@@ -98,13 +97,12 @@ def evaluate(
     else:
         if not isinstance(tie_break, (tuple, list)) or len(tie_break) != 2:
             _check.refuse("tie_break must be (query_embeddings, database_embeddings).")
-        pair = (query_codes, database_codes)
         rankings = rank_by_embeddings(
             (tie_break[0], tie_break[1]), *labels, codes=pair, exclude_self=exclude_self
         )
         protocol = BROKEN
-    pure = not floats and not questions and tie_break is None
-    table = choose_figures(points, gain, radius if pure else None)
+    by_hamming = kind == "codes" and tie_break is None
+    table = choose_figures(points, gain, radius if by_hamming else None)
     if only is not None:
         for name in only:
             _check.choice("A figure of only", name, tuple(row[0] for row in table))
@@ -114,7 +112,7 @@ def evaluate(
         table,
         protocol=protocol,
         database=len(database_codes) - exclude_self,
-        bits=None if floats else query_codes.bits,
+        bits=None if kind == "embeddings" else query_codes.bits,
         notes=note_dropped(k, points, len(database_codes) - exclude_self),
     )
 

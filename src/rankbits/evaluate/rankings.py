@@ -1,4 +1,4 @@
-"""Rank slices of the queries, so that what is held in memory at a time stays small."""
+"""Rank a slice of the queries at a time, so that little is in memory at once."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rankbits.kernels import hamming, inverse_lengths, order_rows, words
 from rankbits.metrics.ranking import rank_runs
 from rankbits.types import Codes, Questions, Ranking
 
-COUNTS = 1 << 21  # cells of counts held at a time
-PAIRS = 1 << 21  # (query, item) pairs held at a time where floats order them
-FINE = 2.0**40  # a squared distance in whole steps: far above the rounding of the products
+COUNTS = 1 << 21  # cells of counts in memory at a time
+PAIRS = 1 << 21  # (query, item) pairs in memory at a time, where floats order them
+FINE = 2.0**40  # whole steps in a squared distance of 1; rounding errors of products are smaller
 
 
 def rank_by_counts(
@@ -28,12 +28,10 @@ def rank_by_counts(
 ) -> Iterator[Ranking]:
     """Rank codes by Hamming distance, a slice of the queries at a time."""
     if exclude_self:
-        others = query_labels if database_labels is None else database_labels
-        yield metrics.rank_codes(
-            query_codes, database_codes, query_labels, others, relevance, exclude_self=True
-        )
+        pair = query_labels, database_labels
+        yield metrics.rank_codes(query_codes, database_codes, *pair, relevance, exclude_self=True)
         return
-    prepared: Any = words(database_codes)
+    database: Any = words(database_codes)
     labels, most = query_labels, _check.MOST_GRADE
     if isinstance(relevance, str):
         labels = _check.labels("query_labels", query_labels, len(query_codes))
@@ -49,7 +47,7 @@ def rank_by_counts(
         part = slice(s, s + step)
         yield metrics.rank_codes(
             query_codes[part],
-            prepared,
+            database,
             None if labels is None else labels[part],
             database_labels,
             relevance if isinstance(relevance, str) else relevance[part],
@@ -57,6 +55,7 @@ def rank_by_counts(
 
 
 def _check_rows(name: str, value: Any, rows: int | None) -> torch.Tensor:
+    """Embeddings as a float64 tensor; ``rows`` is the number of their codes, if they have codes."""
     embeddings = _check.finite(name, _check.matrix(name, value)).astype(np.float64)
     _check.not_empty(name, len(embeddings))
     if rows is not None:
@@ -74,15 +73,15 @@ def _prepare_relevance(
             _check.refuse(f"relevance must have shape {sizes}; got {grades.shape}.")
         return lambda part: grades[part]
     mode = _check.choice("relevance", relevance, ("any", "count"))
-    theirs = _check.labels("query_labels", query_labels, sizes[0])
-    ours = _check.labels("database_labels", database_labels, sizes[1])
-    _check.same_kind_of_labels(theirs, ours)
-    if ours.ndim == 1:
-        return lambda part: theirs[part, None] == ours[None]
-    columns = ours.astype(np.float32).T
+    query_labels = _check.labels("query_labels", query_labels, sizes[0])
+    database_labels = _check.labels("database_labels", database_labels, sizes[1])
+    _check.same_kind_of_labels(query_labels, database_labels)
+    if database_labels.ndim == 1:
+        return lambda part: query_labels[part, None] == database_labels[None]
+    columns = database_labels.astype(np.float32).T
 
     def count_shared(part: slice) -> np.ndarray:
-        shared = theirs[part].astype(np.float32) @ columns
+        shared = query_labels[part].astype(np.float32) @ columns
         return shared > 0 if mode == "any" else shared.astype(np.int64)
 
     return count_shared
@@ -100,9 +99,9 @@ def rank_by_embeddings(
 ) -> Iterator[Ranking]:
     """Rank by the squared distance of embeddings; with ``codes``, by Hamming distance first.
 
-    Squared distances are at most 4 (those of unit rows are; others are scaled), so 8 x Hamming +
-    squared distance is the lexicographic order. In whole steps of 2^-40, with the grade in the low
-    byte, a row is one array of int64, and sorting it sorts everything.
+    Squared distances are at most 4, as those of unit rows are (others are scaled), so 8 x Hamming +
+    squared distance has the lexicographic order. In whole steps of 2^-40, with the grade in the low
+    byte, a row is one array of int64, and one sort orders distances and grades together.
     """
     names = ("query embeddings", "database embeddings")
     sizes = (len(codes[0]), len(codes[1])) if codes else (None, None)
@@ -117,20 +116,19 @@ def rank_by_embeddings(
     if exclude_self:
         _check.square(len(query), len(database))
         _check.not_empty("database without the query", len(database) - 1)
-        database_labels = query_labels if database_labels is None else database_labels
     query, database = _scale_rows(query, database, distance)
     find_grades = _prepare_relevance(
         query_labels, database_labels, relevance, (len(query), len(database))
     )
-    prepared = words(codes[1]) if codes else None
+    database_words = words(codes[1]) if codes else None
     lengths = [rows.square().sum(1) for rows in (query, database)]
     step = max(1, PAIRS // len(database))
     for s in range(0, len(query), step):
         part = slice(s, min(s + step, len(query)))
         squared = lengths[0][part, None] + lengths[1] - 2 * (query[part] @ database.T)
         steps = np.rint(squared.clamp_(0, 4).numpy() * FINE).astype(np.int64)
-        if codes and prepared is not None:
-            steps += hamming(codes[0][part], prepared).astype(np.int64) * int(8 * FINE)
+        if codes and database_words is not None:
+            steps += hamming(codes[0][part], database_words).astype(np.int64) * int(8 * FINE)
         keys = (steps << 8) | find_grades(part)
         yield _rank_keys(keys, s if exclude_self else None)
 
@@ -143,29 +141,29 @@ def rank_by_questions(
     relevance: Any,
     exclude_self: bool,
 ) -> Iterator[Ranking]:
-    """By the distance of questions to codes, as it is defined (in floats)."""
+    """Rank by the float distance of questions to codes, as it is defined."""
     if exclude_self:
         _check.square(len(questions), len(database))
         _check.not_empty("database without the query", len(database) - 1)
-    prepared = words(database)
+    database_words = words(database)
     sizes = (len(questions), len(database))
     find_grades = _prepare_relevance(query_labels, database_labels, relevance, sizes)
     decoder = questions.decoder
-    inverses = None if decoder is None else inverse_lengths(decoder, prepared)
+    inverses = None if decoder is None else inverse_lengths(decoder, database_words)
     step = max(1, PAIRS // len(database))
     for s in range(0, len(questions), step):
         part = slice(s, min(s + step, len(questions)))
         rows = np.broadcast_to(np.arange(len(database)), (part.stop - s, len(database)))
-        far = order_rows(questions[part], prepared, rows, inverses=inverses)
-        whole = (far + np.float32(0)).view(np.int32).astype(np.int64)
-        whole ^= (whole >> 31) & 0x7FFFFFFF  # floats in the order of whole numbers
+        distances = order_rows(questions[part], database_words, rows, inverses=inverses)
+        whole = (distances + np.float32(0)).view(np.int32).astype(np.int64)
+        whole ^= (whole >> 31) & 0x7FFFFFFF  # whole numbers in the order of the floats
         keys = (whole << 8) | find_grades(part)
         yield _rank_keys(keys, s if exclude_self else None)
 
 
 def _rank_keys(keys: np.ndarray, first: int | None) -> Ranking:
-    """The rankings of keys (distance << 8 | grade), (Q, N). ``first``: the database's row of the
-    first query, where each query is left out of its own ranking."""
+    """Rank by keys (distance << 8 | grade), (Q, N). ``first``: the row of the first query in the
+    database, where each query is left out of its own ranking."""
     if first is not None:
         rows = np.arange(len(keys))
         keys[rows, first + rows] = np.iinfo(np.int64).max
@@ -176,7 +174,7 @@ def _rank_keys(keys: np.ndarray, first: int | None) -> Ranking:
 def _scale_rows(
     query: torch.Tensor, database: torch.Tensor, distance: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scale rows so that squared distances are at most 4, in the order of the wanted distance."""
+    """Scale rows so that squared distances are at most 4 and order rows as ``distance`` does."""
     norms = [rows.norm(dim=1, keepdim=True) for rows in (query, database)]
     if _check.choice("distance", distance, ("cosine", "euclidean")) == "euclidean":
         most = float(max(norms[0].max(), norms[1].max())) or 1.0

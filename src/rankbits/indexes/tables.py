@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from rankbits.indexes.table_files import TableFile
 from rankbits.kernels import Tables, Words, make_tables, tables_bytes, time_tables
-from rankbits.kernels.backend import chosen
+from rankbits.kernels.backend import choose_backend
 
 ASKED = 512  # queries that were scanned before tables are made: about what making them costs
 READ = 64  # the same before tables are read from a file
@@ -116,7 +116,7 @@ class LazyTables:
     def ask(self, queries: int) -> Tables | None:
         """The tables for so many queries; None where a scan is the better way. They are read or
         made here when enough queries were scanned; while one thread does so, others scan."""
-        if not queries or not self.size or chosen("cpu") != "cpu":
+        if not queries or not self.size or choose_backend("cpu") != "cpu":
             return None
         if self._tables is None:
             self._asked += 1 + (queries - 1) // 4  # queries of a batch share a scan

@@ -1,8 +1,8 @@
 """The hot loops, and the only room that knows numba, triton or a device.
 
-Three storeys: the plain definition (``reference``), the same names in numba (``cpu``) and in triton
-(``cuda``), and the functions here that check arguments, lay the data out and pick a backend inside
-the call. ``RANKBITS_BACKEND=reference|cpu|cuda`` forces one.
+It has three storeys: the plain definition (``reference``), the same functions in numba (``cpu``)
+and, where a GPU helps, in triton (``cuda``), and the functions here, which check arguments, lay the
+data out and choose a backend in each call. ``RANKBITS_BACKEND=reference|cpu|cuda`` forces one.
 """
 
 from rankbits.kernels.codes import (

@@ -23,21 +23,21 @@ _pools: dict[int, ThreadPoolExecutor] = {}
 _lock = threading.Lock()
 
 
-def chosen(natural: str) -> str:
-    """``RANKBITS_BACKEND`` where it is set, else the backend natural to the data."""
+def choose_backend(natural: str) -> str:
+    """The backend that ``RANKBITS_BACKEND`` names; where it is not set, ``natural``."""
     forced = os.environ.get("RANKBITS_BACKEND")
     return _check.choice("RANKBITS_BACKEND", forced, BACKENDS) if forced else natural
 
 
 @functools.cache
 def load(name: str, room: str) -> ModuleType:
-    """The module of this name in a backend's room; asked for in every call of a loss."""
+    """The module ``room`` of backend ``name``; cached, for every call of a loss asks for it."""
     return importlib.import_module(f"rankbits.kernels.{name}.{room}")
 
 
 def load_loops(room: str) -> ModuleType:
-    """The module of this name for loops that know no GPU: in numba, or the reference if forced."""
-    return load("reference" if chosen("cpu") == "reference" else "cpu", room)
+    """The module ``room`` of loops that have no GPU version: numba, or the reference if forced."""
+    return load("reference" if choose_backend("cpu") == "reference" else "cpu", room)
 
 
 @functools.cache
@@ -45,10 +45,16 @@ def has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
-def threads() -> int:
-    """The user's setting: ``torch.set_num_threads``, OMP_NUM_THREADS or NUMBA_NUM_THREADS.
+def uses_triton(x: torch.Tensor) -> bool:
+    """Whether calls on ``x`` run in Triton."""
+    return x.is_cuda and has_triton() and choose_backend("cuda") == "cuda"
 
-    Not ``numba.get_num_threads``: it starts numba's own threads, which resets torch's count.
+
+def count_threads() -> int:
+    """The threads that ``torch.set_num_threads``, OMP_NUM_THREADS and NUMBA_NUM_THREADS allow.
+
+    ``numba.get_num_threads`` is not called: it starts numba's own threads, which resets torch's
+    count.
     """
     import numba
 
@@ -56,12 +62,11 @@ def threads() -> int:
 
 
 def run_tasks(function: Callable[[Task], Any], tasks: Sequence[Task]) -> list[Any]:
-    """``function`` over ``tasks`` on the user's number of threads; kernels let go of the GIL.
+    """Call ``function`` on each task, on all threads that the user allows; kernels free the GIL.
 
-    A pool of our own, not numba's parallel loops: those may not be entered from two threads at
-    once, and a service does just that.
+    Numba's parallel loops would not do: two threads may not enter them at once, as a service does.
     """
-    count = min(threads(), len(tasks))
+    count = min(count_threads(), len(tasks))
     if count <= 1:
         return [function(task) for task in tasks]
     with _lock:

@@ -1,8 +1,8 @@
-"""Codes as choices: each group of bits chooses one of a few vectors, and their sum is wanted near.
+"""Codes as choices: each group of bits chooses one of a few atoms, whose sum should be near a row.
 
 With atoms a_j, the choices of a row x change |x - sum of chosen atoms|^2 only through the products
-<x, a_j> and <a_i, a_j>: one group is changed at a time, to its best value, while that helps.
-Choices are uint8 (n, groups); atom ``group * values + value`` is row j of all tables.
+<x, a_j> and <a_i, a_j>: one group at a time is set to its best value, while that helps. Choices are
+uint8 (n, groups); value ``v`` of group ``g`` chooses atom ``g * values + v``.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import numpy as np
 
 from rankbits.kernels.backend import load_loops
 
-KICKED = 2  # groups that another try changes at random
+KICKED = 2  # groups that each further try changes at random
 
 
 def draw_kicks(tries: int, groups: int, values: int, step: int) -> np.ndarray:
-    """(tries, 2, 2) groups and values to change before each further try: the same for every row,
-    so that equal rows get equal codes. Values of the last group are multiples of ``step``."""
+    """Draw the groups and values (tries, 2, 2) that are changed before each further try. They are
+    the same for every row, so that equal rows get equal codes. Values of the last group are
+    multiples of ``step``."""
     draw = np.random.default_rng(tries)
     group = draw.integers(groups, size=(tries, KICKED))
     value = draw.integers(values, size=(tries, KICKED))
@@ -27,11 +28,12 @@ def draw_kicks(tries: int, groups: int, values: int, step: int) -> np.ndarray:
 def improve_choices(
     choices: np.ndarray, products: np.ndarray, gram: np.ndarray, *, step: int = 1, tries: int = 0
 ) -> np.ndarray:
-    """Choices at least as good, uint8 (n, groups): no change of one group makes them better.
+    """Improve choices, uint8 (n, groups), until no change of a single group makes them better.
 
-    ``products`` float32 (n, atoms) are those of rows and atoms, ``gram`` (atoms, atoms) of atoms
-    with each other. The last group takes multiples of ``step`` only. Each of ``tries`` changes two
-    groups of the best choices at random, goes on from there, and is kept where it ends better.
+    ``products`` float32 (n, atoms) are those of rows and atoms, ``gram`` (atoms, atoms) those of
+    atoms with each other. The last group takes multiples of ``step`` only. Each of ``tries``
+    changes two groups of the best choices at random and improves the result, which is kept where it
+    is better.
 
     >>> atoms = np.array([[0.0], [4.0], [0.0], [1.0]], np.float32)
     >>> rows = np.array([[5.0], [1.2]], np.float32)

@@ -1,12 +1,11 @@
 """Hamming distances of packed codes: all of them, counted, the nearest k, or within a radius.
 
-Codes are laid out as 64-bit words, word-major (W, n): neighbouring items stand side by side, so
-that one vector instruction serves eight of them.
+Codes are laid out as 64-bit words, word-major (W, n): the same word of neighbouring items lies side
+by side, so that one vector instruction serves eight items.
 """
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -21,7 +20,7 @@ from rankbits.types import Codes, Results
 
 @dataclass(frozen=True, eq=False)
 class Words:
-    """Codes as kernels want them, uint64 (ceil(bits/64), n). Made once, searched often.
+    """Codes in the layout of the kernels, uint64 (ceil(bits/64), n): make it once, search it often.
 
     On a GPU (``on``) the words are a tensor there, int32 (2 ceil(bits/64), n).
     """
@@ -36,7 +35,7 @@ class Words:
         """The same words in a GPU's memory, where large batches of queries are answered faster."""
         if isinstance(self.words, torch.Tensor):
             return self
-        return Words(_on_cuda().on_device(self.words, device), self.bits)
+        return Words(_load_cuda("codes").move_words(self.words, device), self.bits)
 
     def prefix(self, bits: int) -> Words:
         """The first ``bits`` bits of all codes: no copy where they fill whole words."""
@@ -54,7 +53,7 @@ class Words:
 
 
 def words(codes: Codes | Words) -> Words:
-    """The kernels' layout of ``codes``; no copy where the packed bytes already are it (64 bits)."""
+    """Lay ``codes`` out for the kernels; codes of 57 to 64 bits are not copied."""
     if isinstance(codes, Words):
         return codes
     if not isinstance(codes, Codes):
@@ -68,23 +67,26 @@ def words(codes: Codes | Words) -> Words:
     return Words(np.ascontiguousarray(padded.view(np.uint64).T), codes.bits)
 
 
-def _module(database: Words) -> ModuleType:
-    """Where the database lies, there it is searched."""
-    there = isinstance(database.words, torch.Tensor)
-    name = "cuda" if there else backend.chosen("cpu")
-    return (
-        _on_cuda() if name == "cuda" else importlib.import_module(f"rankbits.kernels.{name}.codes")
-    )
+def choose_module(database: Words, room: str) -> ModuleType:
+    """The module ``room`` of the backend that searches ``database``; words on a GPU stay there."""
+    on_gpu = isinstance(database.words, torch.Tensor)
+    name = "cuda" if on_gpu else backend.choose_backend("cpu")
+    return _load_cuda(room) if name == "cuda" else backend.load(name, room)
 
 
-def _on_cuda() -> ModuleType:
+def _load_cuda(room: str) -> ModuleType:
+    """The module ``room`` in Triton; refuses where it cannot run."""
     if not backend.has_triton() or not torch.cuda.is_available():
-        _check.refuse("Searching on a GPU needs a CUDA device and triton; RANKBITS_BACKEND=cpu.")
-    return importlib.import_module("rankbits.kernels.cuda.codes")  # pragma: no cover - needs a GPU
+        _check.refuse(
+            "Searching on a GPU needs a CUDA device and triton; "
+            "RANKBITS_BACKEND=cpu searches without them."
+        )
+    return backend.load("cuda", room)  # pragma: no cover - needs a GPU
 
 
-def _pair(queries: Codes | Words, database: Codes | Words) -> tuple[np.ndarray, Words]:
-    """Query words row by row (Q, W), and the database word-major; bits agree, nothing is empty."""
+def _lay_out_pair(queries: Codes | Words, database: Codes | Words) -> tuple[np.ndarray, Words]:
+    """Query words row by row (Q, W) and the database word-major; refuses an empty database and
+    codes that differ in bits."""
     left, right = words(queries), words(database)
     _check.same_bits(left.bits, right.bits)
     _check.not_empty("database", len(right))
@@ -98,40 +100,42 @@ def hamming(codes_a: Codes | Words, codes_b: Codes | Words) -> np.ndarray:
     >>> hamming(pack([[1, 1, 1]]), pack([[1, 1, 1], [-1, 1, -1]]))
     array([[0, 2]], dtype=uint16)
     """
-    left, right = _pair(codes_a, codes_b)
+    left, right = _lay_out_pair(codes_a, codes_b)
     out = np.empty((len(left), len(right)), np.uint16 if right.bits < 1 << 16 else np.uint32)
-    _module(right).hamming(left, right.words, out)
+    choose_module(right, "codes").hamming(left, right.words, out)
     return out
 
 
 def hamming_topk(queries: Codes | Words, database: Codes | Words, k: int) -> Results:
-    """The k nearest rows of the database for each query: exact, by distance, then by row.
+    """Find the k nearest rows of the database for each query: exact, by distance, then by row.
 
     ``ids`` (Q, k) int64 and ``distances`` (Q, k) int32; a database of fewer than k rows gives all
     of them.
 
     >>> from rankbits import pack
-    >>> found = hamming_topk(pack([[1, 1, 1]]), pack([[-1, 1, 1], [1, 1, 1], [1, -1, 1]]), k=2)
-    >>> found.ids, found.distances
+    >>> nearest = hamming_topk(pack([[1, 1, 1]]), pack([[-1, 1, 1], [1, 1, 1], [1, -1, 1]]), k=2)
+    >>> nearest.ids, nearest.distances
     (array([[1, 0]]), array([[0, 1]], dtype=int32))
     """
-    left, right = _pair(queries, database)
-    ids, distances = _module(right).hamming_topk(
+    left, right = _lay_out_pair(queries, database)
+    ids, distances = choose_module(right, "codes").hamming_topk(
         left, right.words, min(_check.cutoff(k), len(right)), right.bits
     )
     return Results(ids, distances)
 
 
 def hamming_within(queries: Codes | Words, database: Codes | Words, radius: int) -> Results:
-    """Every row of the database at Hamming distance ``radius`` or less, by distance, then by row.
+    """Find every row of the database within Hamming distance ``radius``, by distance, then by row.
 
     >>> from rankbits import pack
     >>> hamming_within(pack([[1, 1, 1]]), pack([[-1, 1, 1], [1, 1, 1]]), radius=1)[0]
     (array([1, 0]), array([0, 1], dtype=int32))
     """
-    left, right = _pair(queries, database)
+    left, right = _lay_out_pair(queries, database)
     limit = min(_check.whole("radius", radius, 0), right.bits)
-    offsets, ids, distances = _module(right).hamming_within(left, right.words, limit, right.bits)
+    offsets, ids, distances = choose_module(right, "codes").hamming_within(
+        left, right.words, limit, right.bits
+    )
     return Results(ids, distances, offsets)
 
 
@@ -142,12 +146,12 @@ def hamming_counts(
     database_labels: Any = None,
     relevance: Any = "any",
 ) -> np.ndarray:
-    """Items by query, Hamming distance and relevance grade: int64 (Q, bits + 1, grades).
+    """Count items by query, Hamming distance and relevance grade: int64 (Q, bits + 1, grades).
 
     Labels are (n,) whole numbers or names, or (n, C) multi-hot. ``relevance="any"``: grade 1 where
     a label is shared; ``"count"``: the number of shared labels. Instead of labels, ``relevance``
     may be the grades themselves, (Q, N), dense or sparse (anything with ``tocsr``). Memory is
-    (Q x bits x grades): the (Q, N) distances never exist.
+    (Q x bits x grades): the (Q, N) distances are never stored.
 
     >>> from rankbits import pack
     >>> hamming_counts(pack([[1, 1]]), pack([[1, 1], [1, -1], [1, -1]]), [7], [7, 7, 3])[0]
@@ -155,60 +159,59 @@ def hamming_counts(
            [1, 1],
            [0, 0]])
     """
-    left, right = _pair(queries, database)
-    module = _module(right)
+    left, right = _lay_out_pair(queries, database)
+    module = choose_module(right, "codes")
     if not isinstance(relevance, str):
         if query_labels is not None or database_labels is not None:
             _check.refuse("Give either labels or a matrix of grades as relevance, not both.")
         if hasattr(relevance, "tocsr"):
-            return _sparse_counts(module, left, right, relevance)
+            return _count_sparse(module, left, right, relevance)
         grades = _check.grades("relevance", relevance)
-        _same_shape(grades.shape, (len(left), len(right)))
+        _check_shape(grades.shape, (len(left), len(right)))
         most = int(grades.max(initial=1))
         return module.count_grades(left, right.words, grades, right.bits, most)
 
     mode = _check.choice("relevance", relevance, ("any", "count"))
     query_labels, database_labels = _check.number_names(query_labels, database_labels)
-    theirs = _check.labels("query_labels", query_labels, len(left))
-    ours = _check.labels("database_labels", database_labels, len(right))
-    _check.same_kind_of_labels(theirs, ours)
-    if ours.ndim == 1:
-        return module.count_classes(left, right.words, theirs, ours, right.bits)
-    shared = 1
-    if mode == "count" and len(theirs):
-        shared = max(1, int(theirs.sum(axis=1).max()))
-    query_sets, database_sets = _label_words(theirs), _label_words(ours)
+    query_labels = _check.labels("query_labels", query_labels, len(left))
+    database_labels = _check.labels("database_labels", database_labels, len(right))
+    _check.same_kind_of_labels(query_labels, database_labels)
+    if database_labels.ndim == 1:
+        return module.count_classes(left, right.words, query_labels, database_labels, right.bits)
+    most = 1
+    if mode == "count" and len(query_labels):
+        most = max(1, int(query_labels.sum(axis=1).max()))
+    query_sets, database_sets = _pack_labels(query_labels), _pack_labels(database_labels)
     return module.count_shared(
-        left, right.words, np.ascontiguousarray(query_sets.T), database_sets, right.bits, shared
+        left, right.words, np.ascontiguousarray(query_sets.T), database_sets, right.bits, most
     )
 
 
-def _label_words(labels: np.ndarray) -> np.ndarray:
+def _pack_labels(labels: np.ndarray) -> np.ndarray:
     """Multi-hot labels as 64-bit sets, word-major (ceil(C/64), n)."""
     if labels.shape[1] == 0:
         return np.zeros((1, len(labels)), np.uint64)
     return words(Codes(np.packbits(labels, axis=1), labels.shape[1])).words
 
 
-def _same_shape(found: tuple[int, ...], wanted: tuple[int, int]) -> None:
-    if tuple(found) != wanted:
+def _check_shape(shape: tuple[int, ...], wanted: tuple[int, int]) -> None:
+    if tuple(shape) != wanted:
         _check.refuse(
-            f"relevance must have shape (queries, database) {wanted}; got {tuple(found)}."
+            f"relevance must have shape (queries, database) {wanted}; got {tuple(shape)}."
         )
 
 
-def _sparse_counts(
-    module: ModuleType, left: np.ndarray, right: Words, relevance: Any
-) -> np.ndarray:
-    """Count all as grade 0, then move each judged pair: work and memory linear in the pairs."""
-    _same_shape(relevance.shape, (len(left), len(right)))
+def _count_sparse(module: ModuleType, left: np.ndarray, right: Words, relevance: Any) -> np.ndarray:
+    """Count all items as grade 0, then move each judged pair to its grade: what that adds in work
+    and memory is linear in the judged pairs."""
+    _check_shape(relevance.shape, (len(left), len(right)))
     if isinstance(right.words, torch.Tensor):
-        _check.refuse("Sparse relevance is counted on the CPU; give the codes, not words on a GPU.")
+        _check.refuse("Sparse relevance is counted on the CPU; give Codes, not words on a GPU.")
     table = relevance.tocsr()
     table.sum_duplicates()
     grades = _check.grades("relevance", table.data).astype(np.int64)
-    nobody, all_one = np.full(len(left), -1), np.zeros(len(right), np.int64)
-    counts = module.count_classes(left, right.words, nobody, all_one, right.bits)
+    absent, classes = np.full(len(left), -1), np.zeros(len(right), np.int64)
+    counts = module.count_classes(left, right.words, absent, classes, right.bits)
     wide = np.zeros((*counts.shape[:2], max(1, grades.max(initial=1)) + 1), np.int64)
     wide[:, :, 0] = counts[:, :, 0]
     row = np.repeat(np.arange(len(left)), np.diff(table.indptr))

@@ -1,8 +1,8 @@
 """The exact search over one weight of a kernel bit (Kulis and Darrell 2009, Sec. 3.2).
 
 Bit i is one where sum_q w_q k_q(x_i) > 0. While one weight grows from minus to plus infinity and
-the others stay, each bit flips exactly once: sorted by where they do, all values of the weight are
-tried by adding up what each flip costs.
+the others stay, each bit flips exactly once. The search sorts the bits by where they flip and adds
+up what each flip costs, which tries all values of the weight.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ def search_weights(
     kernel: np.ndarray, weights: np.ndarray, starts: np.ndarray, others: np.ndarray,
     costs: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Weights (anchors,) after each was set in turn to its best value, and the bits (n,) they make.
+    """Set each weight in turn to its best value; return the weights (anchors,) and their bits (n,).
 
-    ``kernel`` float64 (anchors, n). The pairs of row i are with rows
-    ``others[starts[i]:starts[i + 1]]``, and each pair is there for both of its rows; ``costs`` is
-    what a pair costs whose bits differ. The sum of costs never rises.
+    ``kernel`` is float64 (anchors, n). Row i is paired with rows
+    ``others[starts[i]:starts[i + 1]]``, and each pair is listed for both of its rows; ``costs``
+    says what a pair costs whose bits differ. The sum of costs never rises.
 
     >>> kernel = np.array([[1.0, 2.0, -1.0], [1.0, 1.0, 1.0]])
     >>> starts, others = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])

@@ -4,21 +4,20 @@ With products p = x . y of rows of equal scale r (r = 1 for unit rows, b for b r
 distance in units of the bin width is t = (bins / 2) (1 - p / r), between 0 and bins. An item at t
 gives 1 - w to bin floor(t) and w = t - floor(t) to the next: FastAP Eq. 15, TALR Eq. 14.
 
-A loss of a query is a closed formula of its counts, and so are its slopes: with c_l all items and
+The loss of a query is a closed formula of its counts, and so are its slopes: with c_l all items and
 g_l the gains of bin l, A_l and P_l their sums over the bins before, a quality Q = sum of
 F(g_l, c_l, P_l, A_l) has dQ/dg_l = F_g at l + sum over k > l of F_P at k, and dQ/dc_l likewise by
 F_c and F_A. Every item touches two bins, so the slope of its distance is the difference of two
 such numbers: nothing of size (bins x M x N) exists in either direction.
 
-The (M, N) products are made a few rows at a time by torch's own matrix product, so their precision
-is the user's setting, and are thrown away; for the gradient they are made again (a batch so small
-that its products are a matter of megabytes keeps them). What is left to a backend is what is not a
-matrix product: ``judge`` goes from a tile of products to the losses of its queries and their
-slopes, ``spread`` from slopes to a tile of derivatives by each product.
+Torch's own matrix product, whose precision the user sets, makes the (M, N) products a few rows at a
+time. They are not kept: the gradient makes them again (a small batch keeps its few megabytes).
+A backend does the rest: ``judge`` goes from a tile of products to the losses of its queries and
+their slopes, ``spread`` from slopes to a tile of derivatives by each product.
 
-The gradient is found together with the loss, where it is needed at all: a loss is one number, so
-all that is left to the backward pass is to multiply. On a GPU that pass runs in another thread,
-where the same work takes longer than here.
+Where a gradient is needed, it is computed together with the loss. A loss is one number, so the
+backward pass only multiplies. On a GPU that pass runs in another thread, where the same work takes
+longer than here.
 """
 
 from __future__ import annotations
@@ -34,26 +33,20 @@ from rankbits.kernels import backend
 SKIP = 255  # the grade of a pair that is not counted, such as an item with itself
 CELLS = {"cpu": 1 << 21, "cuda": 1 << 25}  # numbers in a tile
 LEAST_ROWS = 64
-KEEP = 1 << 22  # products kept for the gradient where a batch has no more: 16 MB, a constant
+KEEP = 1 << 22  # up to this many products are kept for the gradient: 16 MB
 FORMULAS = (
-    "fastap",
-    "ap-simple",
-    "ap-relaxed",
-    "ap-exact",
-    "ndcg-simple",
-    "ndcg-relaxed",
-    "ndcg-exact",
+    "fastap", "ap-simple", "ap-relaxed", "ap-exact", "ndcg-simple", "ndcg-relaxed", "ndcg-exact",
     "mihash",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """How the pairs of a tile are graded: ``grades()`` is uint8 (m, N), ``SKIP`` where not counted.
+    """The grades of the pairs of a tile: ``grades()`` is uint8 (m, N), ``SKIP`` where not counted.
 
-    ``classes`` says the same where it can be said in little: (left (m,), right (N,)), grade 1
-    where left equals right. ``own`` is the column that row i skips: ``own + i`` for a whole number,
-    ``own[i]`` for a tensor (m,), none for -1 or None. A backend may use either.
+    Where grades follow from classes, ``classes`` = (left (m,), right (N,)) says the same in less
+    memory: the grade is 1 where left equals right, and row i skips column ``own + i`` (a whole
+    number), ``own[i]`` (a tensor (m,)), or none (-1 or None). A backend may use either form.
     """
 
     grades: Callable[[], torch.Tensor]
@@ -86,24 +79,25 @@ class Setting:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
-    """Losses of queries: ``values`` (2, m) float64, the loss and whether it counts; ``slopes``."""
+class QueryLosses:
+    """The losses of queries: ``values`` (2, m) float64 are the losses and whether they count, and
+    ``slopes`` (m, planes, bins) their derivatives along the distance."""
 
     values: torch.Tensor
     slopes: torch.Tensor
 
-    def take(self, start: int, stop: int) -> Judged:
+    def take(self, start: int, stop: int) -> QueryLosses:
         if stop - start == self.slopes.shape[0]:
             return self
-        return Judged(self.values[:, start:stop], self.slopes[start:stop])
+        return QueryLosses(self.values[:, start:stop], self.slopes[start:stop])
 
 
 def _choose_module(x: torch.Tensor) -> ModuleType:
-    """Triton where there is CUDA and Triton; other devices than a CPU take the definition."""
+    """Numba on a CPU, Triton on CUDA where it is installed, else the reference."""
     natural = {"cpu": "cpu", "cuda": "cuda"}.get(x.device.type, "reference")
     if natural == "cuda" and not backend.has_triton():
         natural = "reference"
-    name = backend.chosen(natural)
+    name = backend.choose_backend(natural)
     if (name == "cpu" and x.device.type != "cpu") or (name == "cuda" and natural != "cuda"):
         name = "reference"
     return backend.load(name, "histogram")
@@ -112,7 +106,7 @@ def _choose_module(x: torch.Tensor) -> ModuleType:
 def _make_tiles(
     x: torch.Tensor, y: torch.Tensor, whole: torch.Tensor | None
 ) -> Iterator[tuple[int, int, torch.Tensor]]:
-    """(start, stop, products of x[start:stop] with all of y), in one piece of memory."""
+    """Yield (start, stop, products of x[start:stop] with all of y); all tiles share one memory."""
     if whole is not None:
         yield 0, whole.shape[0], whole
         return
@@ -137,29 +131,29 @@ def histogram_loss(
     """The mean loss of the rows of x as queries of the rows of y, and its gradients at x and y.
 
     x (M, dim) and y (N, dim) are float32 or float64 with products between -scale and scale. The
-    mean is over queries that have a neighbour (MIHash: and others), 0 where none has. A gradient
-    that is not asked for is None.
+    mean is over queries that have a neighbour (for MIHash also an item that is none), 0 where no
+    query has. ``to_x`` and ``to_y`` say which gradients to compute; the other is None.
 
-    ``same``: y is x and the grades are symmetric. Then slopes of a pair from both sides go into one
-    tile, one product instead of two, and the whole gradient is returned for x.
+    ``same``: y is x and the grades are symmetric. Then the slopes of a pair from both sides go into
+    one tile, which saves a product, and the whole gradient is returned for x.
     """
     module = _choose_module(x)
     rows, columns, planes = x.shape[0], y.shape[0], module.count_planes(setting.levels)
-    judged = Judged(
+    losses = QueryLosses(
         x.new_empty(2, rows, dtype=torch.float64), x.new_empty(rows, planes, setting.bins)
     )
     backward = to_x or to_y
     whole = torch.mm(x, y.t()) if backward and rows * columns <= KEEP else None
     for start, stop, products in _make_tiles(x, y, whole):
-        module.judge(products, pairs(start, stop), setting, judged.take(start, stop))
-    loss, share = module.average(judged.values, x.dtype, alone=whole is None or not rows * columns)
+        module.judge(products, pairs(start, stop), setting, losses.take(start, stop))
+    loss, share = module.average(losses.values, x.dtype, alone=whole is None or not rows * columns)
     if not backward:
         return loss, None, None
-    both = module.turn(judged.slopes) if same else None
+    both = module.turn(losses.slopes) if same else None
     at_x = torch.empty_like(x) if to_x else None
     at_y = torch.zeros_like(y) if to_y and not same else None
     for start, stop, products in _make_tiles(x, y, whole):
-        part = judged.take(start, stop)
+        part = losses.take(start, stop)
         module.spread(products, pairs(start, stop), setting, part, both, loss, share)
         if at_x is not None:
             torch.mm(products, y, out=at_x if whole is not None else at_x[start:stop])

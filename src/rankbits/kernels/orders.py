@@ -19,7 +19,8 @@ from rankbits.kernels.backend import load_loops
 def find_violated(
     distances: np.ndarray, gains: np.ndarray, own: np.ndarray, ndcg: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients float32 (Q, n) of the distances in that sum, and losses (Q,), query by query.
+    """Find each query's most violated order: the coefficients float32 (Q, n) of the distances in
+    the sum above, and the losses (Q,).
 
     ``distances`` and ``gains`` (Q, n): an item is relevant where its gain is above 0; item
     ``own[q]`` is left out. ``ndcg``: the loss is the NDCG lost against the right order, with ranks

@@ -1,4 +1,4 @@
-"""Rows as a histogram loss wants them: of unit length, or relaxed codes; and the way back."""
+"""Rows as a histogram loss needs them, of unit length or relaxed codes, and their gradient."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def scale_rows(x: torch.Tensor, alpha: float | None) -> torch.Tensor:
     """
     if alpha is not None:
         return torch.tanh(x if alpha == 1 else alpha * x)
-    if _has_kernel(x):
+    if backend.uses_triton(x):
         return backend.load("cuda", "rows").scale(x)
     norms, dead = _find_norms(x)
     return x.masked_fill(dead, 0) / norms
@@ -27,10 +27,10 @@ def scale_rows_backward(
     alpha: float | None,
     factor: torch.Tensor,
 ) -> torch.Tensor:
-    """``factor`` () times the gradient at x of what has this ``gradient`` at ``rows``, which are
-    ``scale_rows(x)``."""
-    # a kernel is given numbers in float32, too few digits of alpha for float64
-    if _has_kernel(x) and (alpha is None or x.dtype == torch.float32):
+    """Turn the ``gradient`` of a loss at ``rows``, which are ``scale_rows(x, alpha)``, into its
+    gradient at x, times ``factor`` ()."""
+    # Triton passes numbers as float32, which has too few digits of alpha for a float64 gradient
+    if backend.uses_triton(x) and (alpha is None or x.dtype == torch.float32):
         return backend.load("cuda", "rows").scale_backward(gradient, x, rows, alpha, factor)
     if alpha is not None:
         return torch.ops.aten.tanh_backward(gradient, rows).mul_(alpha * factor)
@@ -40,11 +40,7 @@ def scale_rows_backward(
 
 
 def _find_norms(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """(norms (n, 1), 1 for rows of zeros; which these are)."""
+    """Norms (n, 1), 1 for rows of zeros, and which rows (n, 1) these are."""
     norms = x.norm(dim=1, keepdim=True)
     dead = norms <= torch.finfo(x.dtype).tiny ** 0.5
     return norms.masked_fill(dead, 1), dead
-
-
-def _has_kernel(x: torch.Tensor) -> bool:
-    return x.is_cuda and backend.has_triton() and backend.chosen("cuda") == "cuda"

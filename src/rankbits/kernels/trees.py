@@ -1,8 +1,8 @@
-"""Boosted decision trees: grown on rows in few bins, and scored on rows as they are.
+"""Boosted decision trees: they grow on binned rows and score rows of floats.
 
-A tree of depth D is an array of 2**D - 1 nodes, the children of node k at 2 k + 1 and 2 k + 2: a
-row goes right where its feature is above the node's threshold. It ends in one of 2**D leaves, and
-the score is the sum of their values over all trees.
+A tree of depth D is an array of 2**D - 1 nodes; the children of node k are 2 k + 1 and 2 k + 2. A
+row goes right where its feature is above the node's threshold, and ends in one of 2**D leaves. Its
+score is the sum of its leaves' values over all trees.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import numpy as np
 
 from rankbits.kernels.backend import load_loops
 
-ASIDE = 255  # the bin that no row is above: a node that does not split
+ASIDE = 255  # the cut of a node that does not split: no bin is above it
 
 
 def boost_trees(
     bins: np.ndarray, wanted: np.ndarray, columns: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Trees whose summed values have the signs ``wanted``, by confidence-rated AdaBoost.
+    """Grow trees whose summed values have the signs ``wanted``, by confidence-rated AdaBoost.
 
     ``bins`` uint8 (dim, n) are below 255, ``wanted`` bool (n,), ``columns`` (rounds, depth, count)
     the features that the nodes of each level may split by. Each round weighs row i by
     exp(-z_i F(x_i)); a split has the least sum of sqrt(W+ W-) over its children, and a leaf's value
     is log(W+ / W-) / 2, smoothed by 1 / n (Schapire and Singer 1999): the sum of weights never
-    rises. Returns features int32 (rounds, nodes), cuts uint8 (rounds, nodes): right is
-    ``bin > cut``; leaves float32 (rounds, leaves), and that sum over n, (rounds + 1,).
+    rises. Returns features int32 (rounds, nodes); cuts uint8 (rounds, nodes), rows with
+    ``bin > cut`` go right; leaves float32 (rounds, leaves); the mean weights (rounds + 1,).
 
     >>> bins = np.array([[0, 1, 2, 3]], np.uint8)
     >>> wanted = np.array([False, True, True, False])
@@ -43,7 +43,7 @@ def score_trees(
     """float32 (n, bits): the sum of the values of the leaves that ``rows`` float32 (n, dim) reach.
 
     ``features`` int32 and ``thresholds`` float32 (bits, rounds, nodes), ``leaves`` float32 (bits,
-    rounds, leaves). The caller vouches for features below dim.
+    rounds, leaves). Features are not checked to be below dim.
 
     >>> half = np.array([[[0.5]]], np.float32)
     >>> rows = np.array([[0.0], [1.0]], np.float32)

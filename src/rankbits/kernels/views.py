@@ -1,4 +1,4 @@
-"""Random views of images: moved, mirrored, turned, shaded, coloured and covered in one go."""
+"""Views of images: moved, mirrored, turned, shaded, coloured and covered in one pass."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ def see_images(
 ) -> torch.Tensor:
     """Views (n, channels, side, side) in [0, 1] of images (n, height, width, 1 or 3), uint8.
 
-    ``changes`` (n, 6, 8 or 13) holds for each image the six numbers of an affine map from the
-    view's places to the image's, both in [-1, 1]; the factors of contrast and of brightness; the
-    factor of colour, and what is covered: the centre's row and column and half its height and
-    width, in shares of the view. Beyond its border an image repeats itself.
+    ``changes`` (n, 6, 8 or 13) holds for each image the six numbers of an affine map from places of
+    the view to places of the image, both in [-1, 1]; the factors of contrast and brightness; the
+    factor of colour and the rectangle that is covered: the row and column of its centre and half
+    its height and width, in shares of the view. Places outside an image show its nearest border
+    pixel.
     """
-    if images.is_cuda and backend.has_triton() and backend.chosen("cuda") == "cuda":
+    if backend.uses_triton(images):
         return backend.load("cuda", "views").see_images(images, changes, side, channels)
     pixels = to_floats(images, channels)
-    place = changes[:, :6].reshape(-1, 2, 3)
+    maps = changes[:, :6].reshape(-1, 2, 3)
     shape = [len(pixels), channels, side, side]
-    grid = F.affine_grid(place, shape, align_corners=False)
-    seen = F.grid_sample(pixels, grid, padding_mode="border", align_corners=False)
+    grid = F.affine_grid(maps, shape, align_corners=False)
+    views = F.grid_sample(pixels, grid, padding_mode="border", align_corners=False)
     if changes.shape[1] > 6:
         contrast, brightness = changes[:, 6:8, None, None].split(1, dim=1)
-        level = seen.mean(dim=(1, 2, 3), keepdim=True)
-        seen = (seen - level) * contrast + level * brightness
+        mean = views.mean(dim=(1, 2, 3), keepdim=True)
+        views = (views - mean) * contrast + mean * brightness
     if changes.shape[1] > 8:
-        grey = seen.mean(dim=1, keepdim=True)
-        seen = grey + (seen - grey) * changes[:, 8:9, None, None]
-        seen = _cover_part(seen, changes[:, 9:13])
-    return seen.clamp(0, 1)
+        grey = views.mean(dim=1, keepdim=True)
+        views = grey + (views - grey) * changes[:, 8:9, None, None]
+        views = _cover_part(views, changes[:, 9:13])
+    return views.clamp(0, 1)
 
 
 def to_floats(images: torch.Tensor, channels: int) -> torch.Tensor:
-    """Stored images (n, height, width, channels) as floats (n, channels, height, width), grey as
-    red, green and blue or the other way round where ``channels`` says so."""
+    """Stored images (n, height, width, 1 or 3) as floats (n, channels, height, width); grey becomes
+    colour, or colour grey, where ``channels`` asks for it."""
     pixels = images.permute(0, 3, 1, 2).to(torch.float32) / 255
     if pixels.shape[1] == 1 and channels == 3:
         pixels = pixels.expand(-1, 3, -1, -1)
@@ -49,7 +50,7 @@ def to_floats(images: torch.Tensor, channels: int) -> torch.Tensor:
 
 
 def _cover_part(images: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
-    """A rectangle of each image replaced by the image's mean."""
+    """Replace a rectangle of each image by the image's mean."""
     inside = []
     for axis, size in enumerate(images.shape[2:]):
         at = (torch.arange(size, device=images.device) + 0.5) / size

@@ -1,8 +1,8 @@
 """Numbers about rankings, by formulas over counts that are exact under ties.
 
-Every metric takes a ``Ranking`` and gives (Q,) float64, nan for a query with nothing relevant.
-``ties="mean"`` averages over all orders of tied items, ``"best"`` and ``"worst"`` are the extremes
-that some order reaches.
+Every metric takes a ``Ranking`` and returns (Q,) float64, nan for a query with nothing relevant.
+``ties="mean"`` averages over all orders of tied items; ``"best"`` and ``"worst"`` are the extremes
+over these orders.
 """
 
 from rankbits.metrics.average import average_precision, map_at_r

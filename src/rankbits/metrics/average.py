@@ -6,6 +6,7 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.metrics.ties import (
+    CHUNK,
     Levels,
     cut_levels,
     divide,
@@ -14,8 +15,6 @@ from rankbits.metrics.ties import (
     sum_harmonic,
 )
 from rankbits.types import Ranking
-
-CHUNK = 1 << 22  # numbers in one temporary array
 
 
 def average_precision(
@@ -58,7 +57,7 @@ def _sum_precisions(level: Levels, ties: str) -> np.ndarray:
     """(Q, D): what each level adds to the sum of precisions at relevant positions.
 
     Mean: position N + i is relevant with probability p/n, and then P + 1 + (i - 1)(p - 1)/(n - 1)
-    relevant items are expected up to it; summed over i = 1 .. r with the harmonic sum h.
+    relevant items are expected up to it. This is summed over i = 1 .. r with the harmonic sum h.
     """
     n, p, N, P, r = level.n, level.p, level.N, level.P, level.r
     if ties == "mean":
@@ -78,10 +77,10 @@ def _sum_run(P: np.ndarray, N: np.ndarray, count: np.ndarray) -> np.ndarray:
 def _average_retrieved(level: Levels, ties: str) -> np.ndarray:
     """AP@k divided by the relevant items inside the top k.
 
-    Only the level that straddles k leaves their number open. If j of its r slots are relevant the
+    Only the level that straddles k leaves their number open. If j of its r slots are relevant, the
     slots are a tie of r items with j relevant ones, and j is hypergeometric. More relevant items
-    are not always better here (they may lower the mean of precisions), so best and worst look at
-    every j.
+    are not always better here (they may lower the mean of precisions), so best and worst try every
+    j.
     """
     straddles = (level.r > 0) & (level.r < level.n)
     whole = np.where(straddles, 0.0, _sum_precisions(level, ties)).sum(axis=1)
@@ -97,24 +96,20 @@ def _average_retrieved(level: Levels, ties: str) -> np.ndarray:
     for s in range(0, len(rows), step):
         part = slice(s, s + step)
         j = np.arange(most[part].max() + 1)
-        own = Levels(*(a[part, None] for a in (n, p, N, P, r)))
-        values[rows[part]] = _average_straddling(j, own, whole[rows[part], None], ties)
+        straddling = Levels(*(a[part, None] for a in (n, p, N, P, r)))
+        values[rows[part]] = _average_straddling(j, straddling, whole[rows[part], None], ties)
     return values
 
 
 def _average_straddling(j: np.ndarray, level: Levels, whole: np.ndarray, ties: str) -> np.ndarray:
     """(q,): mean, best or worst over j of (whole + the level's sum with j relevant)/(P + j)."""
-    n, p, N, P, r = level.n, level.p, level.N, level.P, level.r
+    n, p, P, r = level.n, level.p, level.P, level.r
     possible = (j >= r - (n - p)) & (j <= np.minimum(p, r))
-    j = np.where(possible, j, 0.0)
+    relevant = np.where(possible, j, 0.0)
+    slots = Levels(r, relevant, level.N, P, r)
+    value = divide(whole + _sum_precisions(slots, ties), P + relevant)
     if ties == "mean":
-        h = sum_harmonic(N, r)
-        slope = divide(j - 1, np.broadcast_to(r - 1, j.shape))
-        own = j / r * ((P + 1) * h + slope * (r - (N + 1) * h))
-        counted = np.arange(j.shape[1], dtype=float)
-        return (hypergeometric(counted, n, p, r) * divide(whole + own, P + j)).sum(axis=1)
-    own = _sum_run(P, N if ties == "best" else N + (r - j), j)
-    value = divide(whole + own, P + j)
+        return (hypergeometric(j, n, p, r) * value).sum(axis=1)
     if ties == "best":
         return np.where(possible, value, -np.inf).max(axis=1)
     return np.where(possible, value, np.inf).min(axis=1)

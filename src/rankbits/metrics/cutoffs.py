@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from rankbits import _check
-from rankbits.metrics.ties import Levels, count_retrieved, cut_levels, divide, mark_undefined
+from rankbits.metrics.ties import CHUNK, Levels, count_retrieved, cut_levels, divide, mark_undefined
 from rankbits.types import Ranking
-
-CHUNK = 1 << 22  # numbers in one temporary array
 
 
 def precision_at(ranking: Ranking, k: int, ties: str = "mean") -> np.ndarray:
-    """Relevant items among the top k, divided by k, (Q,); past the ranking's end still by k.
+    """Relevant items among the top k, divided by k, (Q,), even where the ranking has fewer items.
 
     >>> from rankbits import rank
     >>> precision_at(rank([[1, 1, 2]], [[1, 0, 1]]), k=1)
@@ -47,7 +45,7 @@ def r_precision(ranking: Ranking, ties: str = "mean") -> np.ndarray:
 def hit_at(ranking: Ranking, k: int, ties: str = "mean") -> np.ndarray:
     """Whether anything relevant is among the top k, (Q,): FastAP's R@k, as a probability.
 
-    Of a straddling tie with n items, p relevant and r slots, P(no hit) = C(n - p, r)/C(n, r).
+    A straddling tie of n items, p relevant, with r slots has P(no hit) = C(n - p, r)/C(n, r).
 
     >>> from rankbits import rank
     >>> hit_at(rank([[1, 1, 1, 1]], [[1, 0, 0, 0]]), k=1)

@@ -21,20 +21,20 @@ def dcg(
     array([0.8155])
     """
     _check.ties(ties)
-    worth = _compute_gains(ranking, gain)
+    gains = _compute_gains(ranking, gain)
     level = cut_levels(ranking, None if k is None else _check.cutoff(k))
     reach = (level.N + level.r).astype(np.int64)  # the last place of a level within the cutoff
     start = np.minimum(level.N.astype(np.int64), reach)
     total = _sum_discounts(int(reach.max(initial=0)))
     if ties == "mean":
-        per_item = divide(ranking.counts @ worth, level.n)
+        per_item = divide(ranking.counts @ gains, level.n)
         values = (per_item * (total[reach] - total[start])).sum(axis=1)
     else:
-        grades = np.arange(len(worth))[:: -1 if ties == "best" else 1]
+        grades = np.arange(len(gains))[:: -1 if ties == "best" else 1]
         values = np.zeros(len(ranking))
         for grade in grades:
             stop = np.minimum(start + ranking.counts[:, :, grade], reach)
-            values += worth[grade] * (total[stop] - total[start]).sum(axis=1)
+            values += gains[grade] * (total[stop] - total[start]).sum(axis=1)
             start = stop
     return mark_undefined(ranking, values)
 
@@ -52,22 +52,22 @@ def ndcg(
 
 
 def _compute_ideal(ranking: Ranking, k: int | None, gain: str) -> np.ndarray:
-    worth = _compute_gains(ranking, gain)
+    """(Q,): the DCG of the items in falling order of grade, nan where nothing is relevant."""
+    gains = _compute_gains(ranking, gain)
     falling = ranking.by_grade[:, ::-1].astype(np.int64)
     stop = np.cumsum(falling, axis=1)
     if k is not None:
         stop = np.minimum(stop, k)
     total = _sum_discounts(int(stop.max(initial=0)))
     start = np.concatenate([np.zeros((len(stop), 1), np.int64), stop[:, :-1]], axis=1)
-    values = (total[stop] - total[start]) @ worth[::-1]
+    values = (total[stop] - total[start]) @ gains[::-1]
     return np.where(values > 0, values, np.nan)
 
 
 def _compute_gains(ranking: Ranking, gain: str) -> np.ndarray:
+    _check.choice("gain", gain, ("exp2", "linear"))
     grades = np.arange(ranking.counts.shape[2], dtype=np.float64)
-    return (
-        np.exp2(grades) - 1 if _check.choice("gain", gain, ("exp2", "linear")) == "exp2" else grades
-    )
+    return np.exp2(grades) - 1 if gain == "exp2" else grades
 
 
 def _sum_discounts(places: int) -> np.ndarray:

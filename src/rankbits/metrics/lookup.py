@@ -13,33 +13,35 @@ from rankbits.types import Ranking
 
 
 def precision_within(ranking: Ranking, radius: float) -> np.ndarray:
-    """Precision among items at distance ``radius`` or less, (Q,); 0 where there are none.
+    """Precision among items at distance ``radius`` or less, (Q,); 0 where there are none. The order
+    of ties plays no part.
 
     >>> from rankbits import rank
     >>> precision_within(rank([[1, 2, 3]], [[1, 0, 1]]), radius=2)
     array([0.5])
     """
-    n, p = _within(ranking, radius)
+    n, p = _count_within(ranking, radius)
     return mark_undefined(ranking, divide(p, n))
 
 
 def recall_within(ranking: Ranking, radius: float) -> np.ndarray:
-    """Recall among items at distance ``radius`` or less, (Q,). Ties play no part in either.
+    """Recall among items at distance ``radius`` or less, (Q,).
 
     >>> from rankbits import rank
     >>> recall_within(rank([[1, 2, 3]], [[1, 0, 1]]), radius=2)
     array([0.5])
     """
-    _, p = _within(ranking, radius)
+    _, p = _count_within(ranking, radius)
     return mark_undefined(ranking, divide(p, ranking.relevant))
 
 
-def _within(ranking: Ranking, radius: float) -> tuple[np.ndarray, np.ndarray]:
+def _count_within(ranking: Ranking, radius: float) -> tuple[np.ndarray, np.ndarray]:
+    """Items and relevant items of each query at distance ``radius`` or less, (Q,) float64."""
     radius = _check.number("radius", radius)
     distances = ranking.distances
     if distances is None:
         distances = np.arange(ranking.counts.shape[1])[None]
-    near = distances <= radius  # nan, a level that a query lacks, is never near
+    near = distances <= radius  # False for nan, which marks levels that a query lacks
     return (
         np.where(near, ranking.items, 0).sum(axis=1).astype(np.float64),
         np.where(near, ranking.positives, 0).sum(axis=1).astype(np.float64),
@@ -51,9 +53,10 @@ def precision_recall_curve(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Precision and recall, two (Q, points) arrays.
 
-    Without ``k`` a point for each level, near to far, where all ties are whole and their order
-    cannot matter (with codes: lookup within radius 0, 1, .., bits); a point before the first item
-    has precision 0. With ``k`` a point for each of these cutoffs, under ``ties``.
+    Without ``k`` there is a point for each level, from near to far (with codes: lookup within
+    radius 0, 1, .., bits). It takes in whole ties, whose order cannot matter; a point before the
+    first item has precision 0. With ``k`` there is a point for each of these cutoffs, under
+    ``ties``.
 
     >>> from rankbits import rank
     >>> precision, recall = precision_recall_curve(rank([[1, 1, 2]], [[1, 0, 1]]))

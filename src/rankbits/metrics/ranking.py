@@ -40,8 +40,8 @@ def rank(distances: Any, relevance: Any, *, exclude_self: bool = False) -> Ranki
 def rank_keys(keys: np.ndarray) -> Ranking:
     """Rank by sorted whole keys, int64 (Q, N): 256 x distance + grade, each row in order.
 
-    Sorting numbers is faster than finding their order: this is ``rank`` for distances that are
-    whole numbers below 2^54.
+    This is ``rank`` for distances that are whole numbers below 2^54. It is faster, because sorting
+    numbers is faster than finding their order.
 
     >>> rank_keys(np.sort([[256 * 5 + 1, 256 * 5 + 0, 256 * 9 + 1]])).counts
     array([[[1, 1],
@@ -51,8 +51,8 @@ def rank_keys(keys: np.ndarray) -> Ranking:
 
 
 def rank_runs(keys: np.ndarray) -> Ranking:
-    """``compact(rank_keys(keys))``, faster where no tie holds two grades: then only the places
-    where the grade changes are counted.
+    """Rank as ``compact(rank_keys(keys))``, but faster where no tie holds two grades: then only the
+    places matter where the grade changes.
 
     >>> rank_runs(np.sort([[256 * 5 + 1, 256 * 6 + 1, 256 * 9 + 0]])).counts
     array([[[0, 2],
@@ -93,8 +93,8 @@ def _count_levels(distances: np.ndarray, grades: np.ndarray) -> Ranking:
 def compact(ranking: Ranking) -> Ranking:
     """Join neighbouring levels that hold one and the same grade.
 
-    No metric of positions changes, for the sequence of grades stays the same. A ranking without
-    ties shrinks to the runs of its grades. Distances are not kept.
+    The sequence of grades stays the same, so no metric of positions changes. A ranking without ties
+    shrinks to the runs of its grades. Distances are dropped.
 
     >>> compact(rank([[1, 2, 3, 4]], [[1, 1, 0, 0]])).counts
     array([[[0, 2],
@@ -102,12 +102,12 @@ def compact(ranking: Ranking) -> Ranking:
     """
     counts = ranking.counts
     queries, levels, most = counts.shape
-    held = counts > 0
-    kinds = held.sum(axis=2)
-    only = np.where(kinds == 1, held.argmax(axis=2), -1)  # the level's one grade, -1 where mixed
-    joined = (kinds[:, 1:] == 0) | ((only[:, 1:] >= 0) & (only[:, 1:] == only[:, :-1]))
+    present = counts > 0
+    kinds = present.sum(axis=2)
+    only = np.where(kinds == 1, present.argmax(axis=2), -1)  # the level's one grade, -1 where mixed
+    same = (kinds[:, 1:] == 0) | ((only[:, 1:] >= 0) & (only[:, 1:] == only[:, :-1]))
     group = np.zeros((queries, levels), np.int64)
-    np.cumsum(~joined, axis=1, out=group[:, 1:])
+    np.cumsum(~same, axis=1, out=group[:, 1:])
     fewer = int(group.max(initial=0)) + 1
     cell = (np.arange(queries)[:, None] * fewer + group)[:, :, None] * most + np.arange(most)
     total = np.bincount(cell.reshape(-1), counts.reshape(-1), minlength=queries * fewer * most)
@@ -148,7 +148,7 @@ def rank_codes(
 
 
 def _find_own_grades(labels: Any, relevance: Any, rows: int) -> np.ndarray:
-    """The grade of each item for itself: what ``exclude_self`` takes away at distance 0."""
+    """The grade of each item for itself, which ``exclude_self`` subtracts at distance 0."""
     if not isinstance(relevance, str):
         if hasattr(relevance, "tocsr"):
             return relevance.tocsr().diagonal().astype(np.int64)

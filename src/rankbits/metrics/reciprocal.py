@@ -5,17 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from rankbits import _check
-from rankbits.metrics.ties import cut_levels, mark_undefined
+from rankbits.metrics.ties import CHUNK, cut_levels, mark_undefined
 from rankbits.types import Ranking
-
-CHUNK = 1 << 22  # numbers in one temporary array
 
 
 def reciprocal_rank(ranking: Ranking, k: int | None = None, ties: str = "mean") -> np.ndarray:
     """1 / rank of the first relevant item, 0 where the top k holds none, (Q,).
 
-    Within its tie of n items, p relevant, the first stands at place i with probability
-    C(n - i, p - 1)/C(n, p).
+    In its tie of n items, p relevant, it is at place i with probability C(n - i, p - 1)/C(n, p).
 
     >>> from rankbits import rank
     >>> reciprocal_rank(rank([[1, 1, 2]], [[1, 0, 1]]))
@@ -39,7 +36,7 @@ def _average_reciprocal(n: np.ndarray, p: np.ndarray, N: np.ndarray, last: float
     """The mean of 1 / rank over all orders of each query's first level with a relevant item."""
     values = np.zeros(len(n))
     places = np.where(p > 0, n - p + 1, 0)
-    order = np.argsort(places)  # queries of like length together, so that little is padded
+    order = np.argsort(places)  # queries with ties of like length together, to pad little
     s = 0
     while s < len(order):
         step = max(1, int(CHUNK // max(1.0, places[order[min(s + 4096, len(order) - 1)]])))

@@ -1,4 +1,4 @@
-"""How a tie is counted: what a level holds, how much of it a cutoff admits, sums over it."""
+"""Tools for ties: what a level holds, how much of it lies within a cutoff, and sums over it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import numpy as np
 
 from rankbits.types import Ranking
 
+CHUNK = 1 << 22  # numbers in one temporary array
+
 
 @dataclass(frozen=True)
 class Levels:
-    """Every level of every ranking, (Q, D) float64.
+    """Every level of every ranking, in arrays (Q, D) float64.
 
-    n items of which p are relevant; N items and P relevant ones stand before; of its n positions
-    the first r lie within the cutoff.
+    A level has n items, p of them relevant. N items, P of them relevant, come before. The first r
+    of its n positions lie within the cutoff.
     """
 
     n: np.ndarray
@@ -26,7 +28,7 @@ class Levels:
 
 
 def cut_levels(ranking: Ranking, k: Any = None) -> Levels:
-    """Cut a ranking into its levels; ``k``: one cutoff, one for each query (Q,), or None."""
+    """The levels of a ranking; ``k`` is one cutoff, one for each query (Q,), or None."""
     n = ranking.items.astype(np.float64)
     p = ranking.positives.astype(np.float64)
     N, P = np.cumsum(n, axis=1) - n, np.cumsum(p, axis=1) - p
@@ -53,15 +55,14 @@ def mark_undefined(ranking: Ranking, values: np.ndarray) -> np.ndarray:
     return np.where(ranking.relevant > 0, values, np.nan)
 
 
-_SMALL = 32  # up to here the harmonic numbers come from a table, beyond from their expansion
+_SMALL = 32  # a table holds the harmonic numbers up to here; an expansion gives the others
 _TABLE = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, _SMALL + 1))])
 
 
 def sum_harmonic(start: np.ndarray, count: np.ndarray) -> np.ndarray:
     """1/(start + 1) + ... + 1/(start + count), to full relative precision.
 
-    Not H(start + count) - H(start): late in a long ranking that difference keeps few digits. With
-    z = m + 1/2,
+    H(start + count) - H(start) would keep few digits late in a long ranking. With z = m + 1/2,
 
         H(m) = ln z + gamma + 1/(24 z^2) - 7/(960 z^4) + 31/(8064 z^6) - 127/(30720 z^8) + ...,
 
@@ -78,11 +79,12 @@ def sum_harmonic(start: np.ndarray, count: np.ndarray) -> np.ndarray:
     if far.any():
         a = np.maximum(start[far], _SMALL) + 0.5
         b = end[far] + 0.5
-        total[far] += np.log1p((b - a) / a) + (_tail(b) - _tail(a))
+        total[far] += np.log1p((b - a) / a) + (_expand_tail(b) - _expand_tail(a))
     return total
 
 
-def _tail(z: np.ndarray) -> np.ndarray:
+def _expand_tail(z: np.ndarray) -> np.ndarray:
+    """1/(24 z^2) - 7/(960 z^4) + ..."""
     u = 1.0 / (z * z)
     return u * (1 / 24 + u * (-7 / 960 + u * (31 / 8064 - u * (127 / 30720))))
 
@@ -90,8 +92,8 @@ def _tail(z: np.ndarray) -> np.ndarray:
 def hypergeometric(j: np.ndarray, n: np.ndarray, p: np.ndarray, r: np.ndarray) -> np.ndarray:
     """P(j of r slots are relevant | p of n items are), for j = 0, 1, 2, ... along the last axis.
 
-    Built from the ratio of neighbours and normalised, which keeps the digits that differences of
-    log-gammas lose when n is large. Impossible j get 0.
+    It multiplies the ratios of neighbours and normalises, which keeps the digits that differences
+    of log-gammas lose when n is large. Impossible j get 0.
     """
     first = np.maximum(0, r - (n - p))
     possible = (j >= first) & (j <= np.minimum(p, r))

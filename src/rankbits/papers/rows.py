@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from rankbits import _check
-from rankbits._files import alone, write_whole
+from rankbits._files import lock_folder, write_whole
 from rankbits.papers.recipe import Cell, Recipe
 
 Row = dict[str, Any]
@@ -137,7 +137,7 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
     """Put rows into a file, each in place of what stood there under its key; sorted, so that the
     order in which jobs end leaves no trace."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with alone(path.parent):
+    with lock_folder(path.parent):
         kept = {key(row): row for row in (*read_rows(path), *rows)}
         lines = (
             json.dumps(row, allow_nan=False) + "\n" for row in sorted(kept.values(), key=_place)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rankbits.kernels.choices import count_pairs, improve_choices, sum_by_choice
-from rankbits.types.decoder import Decoder, patterns
+from rankbits.types.decoder import Decoder, make_patterns
 
 Level = tuple[np.ndarray, np.ndarray]  # atoms (atoms, dim) and centre (dim,) of some first bits
 FAVOUR = 1.6  # power by which a level of fewer bits counts more (docs/bytes.md)
@@ -31,7 +31,7 @@ def choose_by_signs(signs: np.ndarray, group: int) -> np.ndarray:
 
 def signs_of(choices: np.ndarray, group: int, bits: int) -> np.ndarray:
     """-1 and +1, float32 (n, bits), that choose these values."""
-    return patterns(group)[choices].reshape(len(choices), -1)[:, :bits]
+    return make_patterns(group)[choices].reshape(len(choices), -1)[:, :bits]
 
 
 def linear_atoms(directions: np.ndarray, group: int) -> np.ndarray:
@@ -41,7 +41,7 @@ def linear_atoms(directions: np.ndarray, group: int) -> np.ndarray:
     whole = np.zeros((-(-bits // group) * group, dim), np.float32)
     whole[:bits] = directions
     groups = whole.reshape(-1, group, dim)
-    return np.einsum("vb,gbd->gvd", patterns(group), groups).reshape(-1, dim)
+    return np.einsum("vb,gbd->gvd", make_patterns(group), groups).reshape(-1, dim)
 
 
 def solve_directions(rows: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

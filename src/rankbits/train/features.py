@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from rankbits import _check
-from rankbits._files import alone, data_root, write_whole
+from rankbits._files import data_root, lock_folder, write_whole
 from rankbits.data.examples import Examples
 from rankbits.data.images import ImageFiles
 from rankbits.models import weights_path
@@ -66,7 +66,7 @@ def computed_once(path: Path, rows: int, compute: Callable[[], np.ndarray]) -> n
     """The array (rows, width) that ``compute`` returns, mapped from a file. It is computed only
     where that file does not exist."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with alone(path.parent):  # of many runs that want it, one computes
+    with lock_folder(path.parent):  # of many runs that want it, one computes
         if not path.is_file():
             features = compute()
             write_whole(path, lambda file: np.save(file, features))  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from rankbits import _check
-from rankbits._files import alone, data_root, sweep_unfinished
+from rankbits._files import data_root, lock_folder, sweep_unfinished
 from rankbits.data.batches import Batches
 from rankbits.data.examples import Examples
 from rankbits.data.protocol import Protocol
@@ -94,7 +94,7 @@ def _trainer(
     processes = Processes.join(device_of(config.device))
     folder = _folder(config, processes)
     if folder is not None and processes.rank == 0:  # until the run ends nobody else trains there
-        stack.enter_context(alone(folder, wait=False))
+        stack.enter_context(lock_folder(folder, wait=False))
         sweep_unfinished(folder)
     if examples is None:
         source = read_source(config, protocol)

@@ -1,4 +1,4 @@
-"""What rooms give each other: Codes, Questions, Results, Ranking, Report, Evidence."""
+"""What rooms pass to each other: Codes, Questions, Results, Ranking, Report, Evidence."""
 
 from rankbits.types.codes import Codes, pack
 from rankbits.types.decoder import Decoder

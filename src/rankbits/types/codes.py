@@ -23,8 +23,8 @@ class Codes:
     """Binary codes: ``packed`` is uint8 (n, ceil(bits/8)), first bit highest, pad bits zero.
 
     The byte layout is that of ``numpy.packbits``, PostgreSQL's ``bit`` and most vector databases.
-    ``fingerprint`` names the encoder that made the codes, where it is known: codes of different
-    encoders are never compared.
+    ``fingerprint`` names the encoder that made the codes, where it is known; codes of different
+    encoders are not compared.
 
     >>> codes = Codes(np.array([[0b10110000]], np.uint8), bits=4)
     >>> codes
@@ -63,10 +63,10 @@ class Codes:
         if isinstance(rows, torch.Tensor):
             rows = rows.cpu().numpy()
         try:
-            chosen = self.packed[rows]
+            packed = self.packed[rows]
         except IndexError:
             _check.refuse(f"Codes of {len(self):,} rows have no rows {rows!r}.")
-        return Codes(np.atleast_2d(chosen), self.bits, self.fingerprint)
+        return Codes(np.atleast_2d(packed), self.bits, self.fingerprint)
 
     def __iter__(self) -> Iterator[Codes]:
         """Each row, as ``Codes`` of one row."""
@@ -95,9 +95,9 @@ class Codes:
     def save(self, path: str | os.PathLike[str], **columns: Any) -> None:
         """Write to ``.npz`` or ``.safetensors``, whole or not at all.
 
-        ``columns`` are arrays that go along, one row for each code: ``labels``, ``embeddings``,
-        ``ids``, which may be strings in an ``.npz``. ``rankbits evaluate`` reads the first two,
-        ``rankbits index`` the last.
+        ``columns`` are arrays to save with the codes, one row for each: ``rankbits evaluate`` reads
+        ``labels`` and ``embeddings``, ``rankbits index`` reads ``ids``. Labels and ids may be
+        strings in an ``.npz``.
         """
         arrays = {"packed": self.packed}
         for name, value in columns.items():
@@ -132,7 +132,7 @@ class Codes:
 
 
 def is_codes(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is one of codes; False where it cannot be read."""
+    """Whether a file holds codes; False where it cannot be read."""
     try:
         return read_kind(path) == "codes"
     except _check.Refusal:
@@ -140,13 +140,13 @@ def is_codes(path: str | os.PathLike[str]) -> bool:
 
 
 def check_fingerprint(value: Any) -> None:
-    """Refuse a value that is no fingerprint of an encoder."""
+    """Refuse a value that is neither a fingerprint of an encoder nor None."""
     if value is not None and not (isinstance(value, str) and FINGERPRINT.fullmatch(value)):
         _check.refuse(f"fingerprint must be 16 hexadecimal digits or None; got {value!r}.")
 
 
 def check_prefix(bits: Any, most: int) -> None:
-    """Refuse a number of first bits that codes of ``most`` bits do not have."""
+    """Refuse a number of first bits that is above ``most``, the bits of the codes."""
     if _check.whole("bits", bits, 1) > most:
         _check.refuse(f"bits must be at most {most}, the bits of the codes; got {bits}.")
 
@@ -154,7 +154,7 @@ def check_prefix(bits: Any, most: int) -> None:
 def check_same_encoder(
     codes: str | None, others: str | None, holder: str, what: str = "codes"
 ) -> None:
-    """Refuse to compare codes of two encoders; where one is not known, nothing is refused.
+    """Refuse to compare codes of two encoders, where both fingerprints are known.
 
     >>> check_same_encoder("0123456789abcdef", None, "The index")
     """
@@ -166,7 +166,7 @@ def check_same_encoder(
 
 
 def pack(signs: Any) -> Codes:
-    """Make bits of numbers, (n, bits) -> ``Codes``: greater than zero is a one bit.
+    """Turn numbers (n, bits) into ``Codes``: a number greater than zero is a one bit.
 
     Takes arrays and tensors of any real dtype on any device; a tensor on a GPU is packed there, so
     that only bits are copied.

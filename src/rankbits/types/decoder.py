@@ -12,10 +12,10 @@ from rankbits import _check
 from rankbits.types.codes import Codes
 
 
-def patterns(group: int) -> np.ndarray:
-    """-1 and +1, float32 (2**group, group): the bits of each value, the first bit first.
+def make_patterns(group: int) -> np.ndarray:
+    """The bits of each value of a group as -1 and +1, float32 (2**group, group), first bit first.
 
-    >>> patterns(2).astype(int).tolist()
+    >>> make_patterns(2).astype(int).tolist()
     [[-1, -1], [-1, 1], [1, -1], [1, 1]]
     """
     values = np.arange(1 << group)[:, None]
@@ -24,12 +24,12 @@ def patterns(group: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Decoder:
-    """The embeddings that codes stand for: ``centre`` and, of each group of bits, one vector.
+    """The embeddings that codes stand for: ``centre`` plus one vector for each group of bits.
 
     ``atoms`` float32 (groups, 2**g, dim) hold the vector of each value of each group of g
     neighbouring bits, g = 1, 2, 4 or 8; a code stands for ``centre`` (dim,) + the sum of the
-    vectors that its groups choose. The last group may be cut short by ``bits``. ``nested`` are
-    decoders of the first bits alone, where these are codes of their own.
+    vectors that its groups choose. The last group is shorter where ``bits`` is not a multiple of g.
+    ``nested`` are decoders of the first bits alone, where these are codes of their own.
 
     >>> decoder = Decoder(np.array([[[0.0, 0.0], [1.0, 0.0]], [[0.0, 0.0], [0.0, 2.0]]]), bits=2)
     >>> decoder.decode(Codes(np.array([[0b01000000]], np.uint8), 2))
@@ -70,7 +70,7 @@ class Decoder:
 
     @cached_property
     def digest(self) -> str:
-        """16 hexadecimal digits that differ where the embeddings do."""
+        """16 hexadecimal digits, which differ between decoders that give different embeddings."""
         state = hashlib.blake2b(str((self.atoms.shape, self.bits)).encode(), digest_size=8)
         state.update(self.atoms.tobytes() + self.centre.tobytes())
         return state.hexdigest()
@@ -80,24 +80,24 @@ class Decoder:
         for decoder in (*self.nested, self):
             if decoder.bits == bits:
                 return decoder
-        known = ", ".join(str(decoder.bits) for decoder in (*self.nested, self))
-        _check.refuse(f"These codes can be decoded from their first {known} bits; got {bits}.")
+        numbers = ", ".join(str(decoder.bits) for decoder in (*self.nested, self))
+        _check.refuse(f"These codes can be decoded from their first {numbers} bits; got {bits}.")
 
     @cached_property
     def linear(self) -> tuple[np.ndarray, np.ndarray]:
-        """Directions float32 (bits, dim) and mean (dim,): mean + signs @ directions is nearest to
-        the embeddings over all codes."""
+        """Directions float32 (bits, dim) and mean (dim,): mean + signs @ directions comes nearest
+        to the embeddings of all codes."""
         directions, mean = [], self.centre
         for number, atoms in enumerate(self.atoms):
-            own = min(self.group, self.bits - number * self.group)
-            step = 1 << (self.group - own)
-            signs = patterns(self.group)[::step, :own]
+            size = min(self.group, self.bits - number * self.group)
+            step = 1 << (self.group - size)
+            signs = make_patterns(self.group)[::step, :size]
             directions.append(signs.T @ atoms[::step] / len(signs))
             mean = mean + atoms[::step].mean(axis=0)
         return np.concatenate(directions).astype(np.float32), mean
 
-    def choices(self, packed: np.ndarray) -> np.ndarray:
-        """The value of each group, uint8 (n, groups), of packed codes (n, bytes)."""
+    def read_choices(self, packed: np.ndarray) -> np.ndarray:
+        """The value of each group, uint8 (n, groups), in packed codes (n, bytes)."""
         parts = 8 // self.group
         shifts = np.arange(parts - 1, -1, -1, dtype=np.uint8) * np.uint8(self.group)
         values = (packed[:, :, None] >> shifts) & np.uint8(len(self.atoms[0]) - 1)
@@ -107,16 +107,16 @@ class Decoder:
         """The embeddings (n, dim) float32 that ``codes`` stand for."""
         _check.same_bits(codes.bits, self.bits)
         out = np.tile(self.centre, (len(codes), 1))
-        for group, values in enumerate(self.choices(codes.packed).T):
+        for group, values in enumerate(self.read_choices(codes.packed).T):
             out += self.atoms[group, values]
         return out
 
-    def byte_tables(self, vectors: np.ndarray) -> np.ndarray:
+    def make_byte_tables(self, vectors: np.ndarray) -> np.ndarray:
         """float64 (n, bytes, 256): what each value of each byte of a code adds to the product of
         its embedding with each of ``vectors`` (n, dim); the first byte adds the centre's too.
 
-        The tables of a vector have the same digits alone and in company: it is multiplied in whole
-        steps, few enough that every sum is exact, in whatever order it is taken.
+        The tables of a vector have the same digits whichever vectors come with it: products are of
+        whole steps, few enough that every sum is exact in any order.
         """
         atoms, atom_step = self._whole_atoms
         rows = np.asarray(vectors, np.float64)
@@ -148,17 +148,18 @@ class Decoder:
 
 
 def _choose_steps(lengths: np.ndarray, powers: int) -> np.ndarray:
-    """Powers of two, at most 2**powers of which make each length."""
+    """For each length a power of two, of which it has at most 2**powers."""
     return np.ldexp(1.0, np.frexp(lengths)[1] - powers)
 
 
 def to_float32(name: str, values: np.ndarray) -> np.ndarray:
-    """Float32 values; numbers too large for it are refused."""
+    """Values as float32; refuses numbers too large for it."""
     with np.errstate(over="ignore"):
         return _check.finite(name, np.ascontiguousarray(values, np.float32))
 
 
 def freeze(values: np.ndarray) -> np.ndarray:
+    """A read-only, contiguous view of an array, or of a copy where it is not contiguous."""
     view = np.ascontiguousarray(values).view()
     view.flags.writeable = False
     return view

@@ -1,4 +1,4 @@
-"""Evidence: what lies behind a report, kept so that a comparison can be made later."""
+"""Evidence: what a report was computed from, saved so that runs can be compared later."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rankbits import _check
 from rankbits._files import read_arrays, write_arrays
 from rankbits.types.codes import Codes
 
-MOST_BYTES = 1 << 26  # past this the codes stay out of the file; the figures of each query go in
+MOST_BYTES = 1 << 26  # more bytes of codes, labels and rows are not saved; figures always are
 SIDES = ("query", "database")
 
 
@@ -21,9 +21,10 @@ SIDES = ("query", "database")
 class Evidence:
     """The codes, the labels and the figures of each query behind a ``Report``.
 
-    ``per_query[name]`` is float64 (Q,), nan where nothing is relevant. ``labels`` and ``rows`` are
-    pairs, (queries, database): labels (n,) or multi-hot (n, C); rows say which examples of the data
-    they were. ``codes`` is None where floats were ranked, or the file would have been too large.
+    ``per_query[name]`` is float64 (Q,), nan where nothing is relevant. ``codes``, ``labels`` and
+    ``rows`` are pairs, (queries, database): labels are (n,) or multi-hot (n, C), rows say which
+    examples of the data they were. ``codes`` is None where floats were ranked, or where the file
+    would have been too large.
 
     >>> import tempfile
     >>> codes = Codes(np.array([[128], [192]], np.uint8), 2)
@@ -59,7 +60,7 @@ class Evidence:
             object.__setattr__(self, name, sides)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write ``.npz``, compactly; codes that would pass ``MOST_BYTES`` are left out."""
+        """Write ``.npz``; codes, labels and rows of more than ``MOST_BYTES`` are left out."""
         arrays = {f"figure.{n}": np.asarray(v) for n, v in self.per_query.items()}
         facts = {"relevance": self.relevance, "exclude_self": str(int(self.exclude_self))}
         large: dict[str, np.ndarray] = {}

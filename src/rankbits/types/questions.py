@@ -1,4 +1,4 @@
-"""Questions: queries that keep their floats, asked of codes that keep only bits."""
+"""Questions: queries that keep their floats, to search codes that keep only bits."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rankbits import _check
 from rankbits.types.codes import Codes, check_fingerprint, check_prefix
 from rankbits.types.decoder import Decoder, freeze, to_float32
 
-LARGEST = 1e30  # sum of weights, so that no distance is infinite
+LARGEST = 1e30  # largest sum of weights: no distance becomes infinite
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Questions:
-    """Float queries of codes: ``weights`` float32 (n, bits), a number for each bit of a code.
+    """Float queries of codes: ``weights`` float32 (n, bits) hold a number for each bit of a code.
 
     The distance of a question w to a code s of -1 and +1 is sum_i |w_i| [s_i != sign(w_i)]: the
     Hamming distance with a weight for each bit, 0 where all signs agree. It is half of
@@ -28,7 +28,7 @@ class Questions:
     the two is zero. A scan then uses -(offset + <w, s>) / length, with ``offsets`` float32 (n,) and
     the length of that embedding, to find the codes worth decoding. Less is nearer.
 
-    ``fingerprint`` names the encoder whose codes may be asked, where it is known.
+    ``fingerprint`` names the encoder whose codes may be searched, where it is known.
 
     >>> questions = Questions([[0.5, -2.0, 0.1]])
     >>> questions
@@ -72,7 +72,7 @@ class Questions:
             _check.refuse(f"decoder must be a Decoder; got {type(decoder).__name__}.")
         if decoder.bits != self.bits:
             _check.refuse(
-                f"decoder must be of codes of {self.bits} bits, as the weights are; "
+                f"decoder must decode codes of {self.bits} bits, as many as there are weights; "
                 f"got {decoder.bits}."
             )
         vectors = _check.finite("vectors", _check.matrix("vectors", self.vectors))
@@ -117,13 +117,13 @@ class Questions:
         return Questions(*parts, self.decoder, vectors, self.fingerprint)
 
     def prefix(self, bits: int) -> Questions:
-        """The same queries, asked of the first ``bits`` bits of codes; where these have a decoder,
-        it must be able to decode so few bits (``Reconstruction(nested=...)``)."""
+        """The same queries for the first ``bits`` bits of codes; a decoder must be able to decode
+        these (``Reconstruction(nested=...)``)."""
         check_prefix(bits, self.bits)
         if self.decoder is None:
             return Questions(self.weights[:, :bits], fingerprint=self.fingerprint)
         return Questions.of(self.decoder.prefix(bits), self.vectors, self.fingerprint)  # type: ignore[arg-type]
 
     def codes(self) -> Codes:
-        """The signs of the weights: what a search by Hamming distance asks."""
+        """The signs of the weights, for a search by Hamming distance."""
         return Codes(np.packbits(self.weights > 0, axis=1), self.bits, self.fingerprint)

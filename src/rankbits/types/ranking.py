@@ -1,4 +1,4 @@
-"""Ranking: what metrics are computed from, counts of items by distance and relevance."""
+"""Ranking: counts of items by distance and relevance, from which metrics are computed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Ranking:
     Levels run from near to far; items of one level are tied. With b-bit codes level d *is* the
     Hamming distance d. Rankings of float distances carry ``distances`` (Q, D), the distance of
     each level, nan where a query has fewer levels. ``unretrieved`` (Q, G) counts items that exist
-    but were never ranked (a run file that stops at 1,000): they count in denominators only.
+    but were not ranked (a run file that stops at 1,000): they count in denominators only.
 
     Shards of one database are merged by adding: ``ranking_a + ranking_b``.
 
@@ -49,7 +49,7 @@ class Ranking:
         )
 
     def __add__(self, other: Ranking) -> Ranking:
-        """Two shards of one database, ranked for the same queries by the same levels."""
+        """Merge two shards of one database, ranked for the same queries by the same levels."""
         if not isinstance(other, Ranking):
             return NotImplemented
         if self.distances is not None or other.distances is not None:
@@ -76,11 +76,11 @@ class Ranking:
 
     @cached_property
     def by_grade(self) -> np.ndarray:
-        """(Q, G) items of each grade, the unretrieved among them."""
+        """(Q, G) items of each grade, with the unretrieved."""
         ranked = self.counts.sum(axis=1)
         return ranked if self.unretrieved is None else ranked + self.unretrieved
 
     @cached_property
     def relevant(self) -> np.ndarray:
-        """(Q,) relevant items in all, the unretrieved among them."""
+        """(Q,) relevant items in all, with the unretrieved."""
         return self.by_grade[:, 1:].sum(axis=1)

@@ -1,4 +1,4 @@
-"""Report: figures about rankings, each beside the range that ties could have made of it."""
+"""Report: figures about rankings, each with the range that the order of ties leaves open."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from rankbits._files import write_whole
 
 @dataclass(frozen=True)
 class Figure:
-    """A number of a report: its mean over all orders of ties, the range they span, and what it
-    means."""
+    """A number of a report: its mean over all orders of ties, its range over these orders, and its
+    definition."""
 
     name: str
     value: float
@@ -38,13 +38,13 @@ class Figure:
 
     @property
     def range_of_ties(self) -> str:
-        """What other orders of ties could make of it, in words."""
+        """The range over all orders of ties, in words."""
         return f"{self.worst:.4f} to {self.best:.4f}" if self.tied else "no tie matters"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report:
-    """What ``evaluate`` gives: figures, how they were computed, and what was left out.
+    """What ``evaluate`` returns: figures, how they were computed, and what was left out.
 
     ``report["mAP"]`` is a figure's value, ``report.figures["mAP"]`` the whole figure,
     ``report.per_query["mAP"]`` its value for each query (nan where nothing is relevant).
@@ -78,7 +78,7 @@ class Report:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a reader must know beside the figures."""
+        """Sentences that a reader of the figures must know."""
         if not self.without_relevant:
             return self.notes
         if self.without_relevant == self.queries:
@@ -113,9 +113,9 @@ class Report:
             "notes": list(self.notes),
             "figures": {
                 f.name: {
-                    "mean": _jsonable(f.value),
-                    "worst": _jsonable(f.worst),
-                    "best": _jsonable(f.best),
+                    "mean": _null_undefined(f.value),
+                    "worst": _null_undefined(f.worst),
+                    "best": _null_undefined(f.best),
                     "definition": f.definition,
                 }
                 for f in self.figures.values()
@@ -128,7 +128,7 @@ class Report:
 
     @staticmethod
     def from_json(text: str | bytes, name: str = "the text") -> Report:
-        """Read back ``to_json``; ``name`` is what a refusal calls it.
+        """Read what ``to_json`` wrote; a refusal calls it ``name``.
 
         >>> report = Report({"mAP": Figure("mAP", 0.5, 0.4, 0.6, "AP")}, "By hand.", 3, 9, 16)
         >>> Report.from_json(report.to_json()).figures["mAP"].worst
@@ -157,8 +157,8 @@ class Report:
             _check.refuse(f"{name} is not a report in JSON, as rankbits evaluate --json prints it.")
 
     def to_frame(self) -> Any:
-        """A pandas ``DataFrame``, a row for each figure: name, value, worst, best (needs the
-        package pandas)."""
+        """A pandas ``DataFrame`` with a row for each figure: name, value, worst, best. Needs the
+        package pandas."""
         try:
             import pandas
         except ImportError:
@@ -185,5 +185,5 @@ class Report:
         write_whole(path, lambda file: file.write(text.encode()))
 
 
-def _jsonable(value: float) -> float | None:
+def _null_undefined(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None

@@ -12,7 +12,7 @@ import numpy as np
 
 from rankbits._files import write_whole
 from rankbits.kernels import words
-from rankbits.kernels.backend import threads
+from rankbits.kernels.backend import count_threads
 from rankbits.types import Codes
 
 
@@ -55,7 +55,7 @@ class Nodes:
             return out, far
         with self.lock:
             wanted = min(len(self.keys), k + spare)
-            matches = self.graph.search(queries.packed, wanted, threads=threads())
+            matches = self.graph.search(queries.packed, wanted, threads=count_threads())
         keys = np.asarray(matches.keys).reshape(len(queries), -1)
         distances = np.asarray(matches.distances).reshape(keys.shape)
         counts = np.atleast_1d(getattr(matches, "counts", keys.shape[1]))
@@ -101,7 +101,7 @@ def update_nodes(old: Nodes, codes: Codes, effort: int) -> Nodes:
         for key in dropped.tolist():
             old.graph.remove(key)
         if len(packed):
-            old.graph.add(keys[added], np.ascontiguousarray(packed), threads=threads())
+            old.graph.add(keys[added], np.ascontiguousarray(packed), threads=count_threads())
     kept = sizes > 0
     keys, sizes = keys[kept], sizes[kept]
     slots = np.zeros(int(keys.max(initial=-1)) + 1, np.int64)

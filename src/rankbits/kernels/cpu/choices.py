@@ -1,5 +1,5 @@
-"""Choices in numba: a row keeps the products of its present sum with all atoms, and a change of
-one group adds one row of the gram and takes another away."""
+"""Choices in numba: for each row the products of its present sum with all atoms are kept, and a
+change of one group adds one row of the gram and subtracts another."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import numpy as np
 from numba import njit
 
 from rankbits.kernels.backend import run_tasks
-from rankbits.kernels.cpu.counting import read_only
+from rankbits.kernels.cpu.counting import make_read_only
 
 ROWS = 64  # rows of one task
-LEAST = np.float32(1e-6)  # what a change must bring
+LEAST = np.float32(1e-6)  # the least improvement by a change
 
 
 @njit(nogil=True, cache=True)
@@ -20,15 +20,15 @@ def _exchange(gone, come, out):
 
 
 @njit(nogil=True, cache=True)
-def _best_value(products, gram, sums, first, values, step, own):
-    """The best atom of a group, given that ``own`` is chosen now."""
-    best, gain = own, np.float32(0)
-    row = gram[own]
-    here = products[own] - sums[own] - np.float32(0.5) * row[own]
+def _find_best_value(products, gram, sums, first, values, step, current):
+    """The best atom of a group in which ``current`` is chosen now."""
+    best, gain = current, np.float32(0)
+    row = gram[current]
+    here = products[current] - sums[current] - np.float32(0.5) * row[current]
     for j in range(first, first + values, step):
-        # |own - j|^2 and what the present sum has in common with the change
-        there = products[j] - sums[j] - np.float32(0.5) * gram[j, j] + row[j] - row[own]
-        if there - here > gain + LEAST and j != own:
+        # there - here is half the gain: <x - s, a_j - a_current> - |a_j - a_current|^2 / 2
+        there = products[j] - sums[j] - np.float32(0.5) * gram[j, j] + row[j] - row[current]
+        if there - here > gain + LEAST and j != current:
             best, gain = j, there - here
     return best
 
@@ -41,17 +41,17 @@ def _descend(chosen, products, gram, sums, values, step):
         changed = False
         for group in range(groups):
             first = group * values
-            own = first + chosen[group]
+            current = first + chosen[group]
             by = step if group == groups - 1 else 1
-            best = _best_value(products, gram, sums, first, values, by, own)
-            if best != own:
-                _exchange(gram[own], gram[best], sums)
+            best = _find_best_value(products, gram, sums, first, values, by, current)
+            if best != current:
+                _exchange(gram[current], gram[best], sums)
                 chosen[group] = best - first
                 changed = True
 
 
 @njit(nogil=True, cache=True)
-def _worth(chosen, products, sums, values):
+def _measure_worth(chosen, products, sums, values):
     total = np.float64(0)
     for group in range(chosen.shape[0]):
         at = group * values + chosen[group]
@@ -70,9 +70,9 @@ def _improve_tile(choices, products, gram, step, kicks, out):
         for group in range(groups):
             chosen[group] = choices[row, group]
             sums += gram[group * values + chosen[group]]
-        own = products[row]
-        _descend(chosen, own, gram, sums, values, step)
-        worth = _worth(chosen, own, sums, values)
+        row_products = products[row]
+        _descend(chosen, row_products, gram, sums, values, step)
+        worth = _measure_worth(chosen, row_products, sums, values)
         for kick in range(kicks.shape[0]):
             tried[:], again[:] = chosen, sums
             for change in range(kicks.shape[1]):
@@ -80,8 +80,8 @@ def _improve_tile(choices, products, gram, step, kicks, out):
                 at = group * values
                 _exchange(gram[at + tried[group]], gram[at + value], again)
                 tried[group] = value
-            _descend(tried, own, gram, again, values, step)
-            ended = _worth(tried, own, again, values)
+            _descend(tried, row_products, gram, again, values, step)
+            ended = _measure_worth(tried, row_products, again, values)
             if ended > worth + LEAST:
                 chosen[:], sums[:], worth = tried, again, ended
         for group in range(groups):
@@ -91,7 +91,7 @@ def _improve_tile(choices, products, gram, step, kicks, out):
 def improve_choices(
     choices: np.ndarray, products: np.ndarray, gram: np.ndarray, step: int, kicks: np.ndarray
 ) -> np.ndarray:
-    choices, products, gram = read_only(choices, products, gram)
+    choices, products, gram = make_read_only(choices, products, gram)
     out = np.empty(choices.shape, np.uint8)
 
     def work(start):  # type: ignore[no-untyped-def]
@@ -103,7 +103,7 @@ def improve_choices(
 
 
 @njit(nogil=True, cache=True)
-def _pairs_tile(choices, values, group, out):
+def _count_pairs_of(choices, values, group, out):
     for row in range(choices.shape[0]):
         at = choices[row, group]
         for other in range(choices.shape[1]):
@@ -111,15 +111,15 @@ def _pairs_tile(choices, values, group, out):
 
 
 def count_pairs(choices: np.ndarray, values: int) -> np.ndarray:
-    (choices,) = read_only(choices)
+    (choices,) = make_read_only(choices)
     groups = choices.shape[1]
     out = np.zeros((groups, values, groups * values), np.float64)
-    run_tasks(lambda group: _pairs_tile(choices, values, group, out[group]), range(groups))
+    run_tasks(lambda group: _count_pairs_of(choices, values, group, out[group]), range(groups))
     return out.reshape(groups * values, groups * values)
 
 
 @njit(nogil=True, cache=True)
-def _sums_tile(choices, rows, group, out):
+def _sum_rows_of(choices, rows, group, out):
     for row in range(choices.shape[0]):
         at = choices[row, group]
         for i in range(rows.shape[1]):
@@ -127,8 +127,8 @@ def _sums_tile(choices, rows, group, out):
 
 
 def sum_by_choice(choices: np.ndarray, rows: np.ndarray, values: int) -> np.ndarray:
-    choices, rows = read_only(choices, rows)
+    choices, rows = make_read_only(choices, rows)
     groups = choices.shape[1]
     out = np.zeros((groups, values, rows.shape[1]), np.float64)
-    run_tasks(lambda group: _sums_tile(choices, rows, group, out[group]), range(groups))
+    run_tasks(lambda group: _sum_rows_of(choices, rows, group, out[group]), range(groups))
     return out.reshape(groups * values, rows.shape[1])

@@ -1,12 +1,12 @@
 """Histograms of Hamming distances: what a ranking is once ties are not broken.
 
-The limit is not the distances (eight to a vector instruction) but the counting: a load, an
-increment and a store each. Two things are done about it. Codes of up to 64 bits have distances
-that fit a byte, so *two* neighbours are counted by one increment of a joint (first, second) table,
-of which the histogram is the sum of both marginals. Longer codes are counted into four tables in
-turn, so that one increment need not wait for the last.
+Counting takes longer than the distances themselves: these are computed eight to an instruction, but
+each is counted by a load, an increment and a store. Two things make counting faster. Distances of
+codes of up to 64 bits fit a byte, so one increment of a joint (first, second) table counts *two*
+neighbours; the histogram is the sum of its two marginals. Longer codes are counted into four tables
+in turn, so that an increment need not wait for the one before.
 
-Relevance by class costs nothing in the loop: counts do not care for order, so the database is
+Relevance by class costs nothing in the loop. Counts do not depend on order, so the database is
 sorted by class once, and a query's relevant items are one contiguous run of it.
 """
 
@@ -15,10 +15,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from rankbits.kernels.backend import run_tasks, threads
-from rankbits.kernels.cpu.popcount import distances, shared
+from rankbits.kernels.backend import count_threads, run_tasks
+from rankbits.kernels.cpu.popcount import count_common, measure_distances
 
-RUN = 4096  # distances computed at a time: they and their codes fit the first-level cache
+RUN = 4096  # distances computed at a time, few enough for the first-level cache
 JOINT = 65 * 256
 MOST_PAIRS = 60_000  # increments before a 16-bit entry could overflow
 
@@ -45,12 +45,12 @@ def _settle(joint, levels, out):
 
 
 @njit(nogil=True, cache=True)
-def _histogram_short(q, x, start, stop, run, joint, levels, out):
+def _count_short(q, x, start, stop, run, joint, levels, out):
     pairs = run.view(np.uint16)
     counted = 0
     for s in range(start, stop, RUN):
         e = min(s + RUN, stop)
-        distances(q, x, s, e, run)
+        measure_distances(q, x, s, e, run)
         half = (e - s) // 2
         if counted + half > MOST_PAIRS:
             _settle(joint, levels, out)
@@ -76,28 +76,28 @@ def _count_four(run, tables):
 
 
 @njit(nogil=True, cache=True)
-def _histogram_long(q, x, start, stop, run, tables, out):
+def _count_long(q, x, start, stop, run, tables, out):
     tables[:] = 0
     for s in range(start, stop, run.shape[0]):
         e = min(s + run.shape[0], stop)
-        distances(q, x, s, e, run)
+        measure_distances(q, x, s, e, run)
         _count_four(run[: e - s], tables)
     for d in range(out.shape[0]):
         out[d] += tables[0, d] + tables[1, d] + tables[2, d] + tables[3, d]
 
 
 @njit(nogil=True, cache=True)
-def histogram(q, x, start, stop, short_run, long_run, joint, tables, out):
-    """out[d] += how many of x[:, start:stop] lie at distance d of q; scratch is the caller's."""
+def count_distances(q, x, start, stop, short_run, long_run, joint, tables, out):
+    """Add to out[d] how many of x[:, start:stop] lie at distance d of q; the rest is scratch."""
     if q.shape[0] == 1 and stop - start >= RUN:
-        _histogram_short(q, x, start, stop, short_run, joint, out.shape[0], out)
+        _count_short(q, x, start, stop, short_run, joint, out.shape[0], out)
     elif stop > start:
-        _histogram_long(q, x, start, stop, long_run, tables, out)
+        _count_long(q, x, start, stop, long_run, tables, out)
 
 
 @njit(nogil=True, cache=True)
-def _class_tile(queries, x, starts, stops, block, short_run, long_run, counts):
-    """counts (Q, 2, levels): [:, 1] over each query's own run of x, [:, 0] over all else."""
+def _count_by_class(queries, x, starts, stops, block, short_run, long_run, counts):
+    """Fill counts (Q, 2, levels): [:, 1] counts each query's relevant run of x, [:, 0] the rest."""
     joint = np.zeros(JOINT, np.uint16)
     tables = np.zeros((4, counts.shape[2]), np.uint32)
     for b in range(0, x.shape[1], block):
@@ -106,12 +106,14 @@ def _class_tile(queries, x, starts, stops, block, short_run, long_run, counts):
             low = min(max(starts[i], b), end)
             high = min(max(stops[i], b), end)
             for grade, s, e in ((0, b, low), (1, low, high), (0, high, end)):
-                histogram(queries[i], x, s, e, short_run, long_run, joint, tables, counts[i, grade])
+                count_distances(
+                    queries[i], x, s, e, short_run, long_run, joint, tables, counts[i, grade]
+                )
 
 
 @njit(nogil=True, cache=True)
 def _add_grades(run, grade, levels):
-    """Distances become cells of a (grade, distance) table."""
+    """Turn distances into cells of a (grade, distance) table."""
     for j in range(run.shape[0]):
         run[j] += grade[j] * levels
 
@@ -128,7 +130,7 @@ def _settle_four(tables, out):
 
 
 @njit(nogil=True, cache=True)
-def _shared_tile(queries, x, query_sets, sets, most, block, run, grade, counts):
+def _count_by_shared(queries, x, query_sets, sets, most, block, run, grade, counts):
     size = run.shape[0]
     levels = run.dtype.type(counts.shape[2])
     tables = np.zeros((4, counts.shape[1] * counts.shape[2]), np.uint32)
@@ -137,15 +139,15 @@ def _shared_tile(queries, x, query_sets, sets, most, block, run, grade, counts):
         for i in range(queries.shape[0]):
             for s in range(b, end, size):
                 e = min(s + size, end)
-                distances(queries[i], x, s, e, run)
-                shared(query_sets[i], sets, s, e, most, grade)
+                measure_distances(queries[i], x, s, e, run)
+                count_common(query_sets[i], sets, s, e, most, grade)
                 _add_grades(run[: e - s], grade[: e - s], levels)
                 _count_four(run[: e - s], tables)
             _settle_four(tables, counts[i])
 
 
 @njit(nogil=True, cache=True)
-def _grades_tile(queries, x, grades, block, run, counts):
+def _count_by_grade(queries, x, grades, block, run, counts):
     size = run.shape[0]
     levels = run.dtype.type(counts.shape[2])
     tables = np.zeros((4, counts.shape[1] * counts.shape[2]), np.uint32)
@@ -154,47 +156,47 @@ def _grades_tile(queries, x, grades, block, run, counts):
         for i in range(queries.shape[0]):
             for s in range(b, end, size):
                 e = min(s + size, end)
-                distances(queries[i], x, s, e, run)
+                measure_distances(queries[i], x, s, e, run)
                 _add_grades(run[: e - s], grades[i, s:e], levels)
                 _count_four(run[: e - s], tables)
             _settle_four(tables, counts[i])
 
 
-def read_only(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Views that cannot be written: numba compiles once for them and once for those that can."""
+def make_read_only(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Read-only views of arrays: numba compiles anew for arrays that can be written."""
     views = tuple(array.view() for array in arrays)
     for view in views:
         view.flags.writeable = False
     return views
 
 
-def tiles(count: int, most: int = 64) -> list[slice]:
-    """Queries in slices: enough to keep every thread busy, large enough to reuse the cache."""
-    size = max(1, min(most, -(-count // (4 * threads()))))
+def cut_tiles(count: int, most: int = 64) -> list[slice]:
+    """Cut queries into slices: enough to keep all threads busy, large enough to reuse the cache."""
+    size = max(1, min(most, -(-count // (4 * count_threads()))))
     return [slice(s, min(s + size, count)) for s in range(0, count, size)]
 
 
-def _buffer(words: np.ndarray, cells: int) -> np.ndarray:
-    """Room for one run of numbers below ``cells``, its codes small enough for the nearest cache."""
+def _make_buffer(words: np.ndarray, cells: int) -> np.ndarray:
+    """Room for a run of numbers below ``cells``, whose codes fit the first-level cache."""
     return np.empty(max(256, RUN // len(words)), np.uint16 if cells < 1 << 16 else np.uint32)
 
 
-def _block(words: np.ndarray) -> int:
-    """Codes that stay in the second-level cache while every query of a tile passes over them."""
+def _choose_block(words: np.ndarray) -> int:
+    """How many codes fit the second-level cache, to be compared with every query of a tile."""
     return max(RUN, (1 << 16) // len(words))
 
 
-def _grades_last(counts: np.ndarray) -> np.ndarray:
+def _move_grades_last(counts: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(counts.transpose(0, 2, 1))
 
 
-def _by_class(query_classes: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, ...]:
-    """An order that sorts by class, where each class begins, and which class each query is.
+def _sort_by_class(query_classes: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, ...]:
+    """An order of the database by class, where each class begins, and the class of each query.
 
-    The last class is empty: it is that of queries whose class the database lacks.
+    The last class is empty: queries whose class the database lacks have it.
     """
     lowest, highest = int(classes.min()), int(classes.max())
-    if highest - lowest < 4 * len(classes):  # classes are their own table
+    if highest - lowest < 4 * len(classes):  # few enough values to number them by subtraction
         classes, names = classes - lowest, highest - lowest + 1
         place = np.where(
             (query_classes < lowest) | (query_classes > highest), names, query_classes - lowest
@@ -207,7 +209,7 @@ def _by_class(query_classes: np.ndarray, classes: np.ndarray) -> tuple[np.ndarra
     bounds = np.zeros(names + 2, np.int64)
     np.cumsum(np.bincount(classes, minlength=names), out=bounds[1:-1])
     bounds[-1] = bounds[-2]
-    keys = classes.astype(np.uint16) if names < 1 << 16 else classes  # 16 bits: sorted by radix
+    keys = classes.astype(np.uint16) if names < 1 << 16 else classes  # numpy radix-sorts 16 bits
     return np.argsort(keys, kind="stable"), bounds, place
 
 
@@ -218,20 +220,20 @@ def count_classes(
     classes: np.ndarray,
     bits: int,
 ) -> np.ndarray:
-    order, bounds, place = _by_class(query_classes, classes)
-    queries, words = read_only(queries, np.ascontiguousarray(words[:, order]))
+    order, bounds, place = _sort_by_class(query_classes, classes)
+    queries, words = make_read_only(queries, np.ascontiguousarray(words[:, order]))
     starts, stops = bounds[place], bounds[place + 1]
 
     counts = np.zeros((len(queries), 2, bits + 1), np.int64)
 
     def work(tile: slice) -> None:
-        _class_tile(
-            queries[tile], words, starts[tile], stops[tile], _block(words),
-            np.empty(RUN, np.uint8), _buffer(words, bits + 1), counts[tile],
+        _count_by_class(
+            queries[tile], words, starts[tile], stops[tile], _choose_block(words),
+            np.empty(RUN, np.uint8), _make_buffer(words, bits + 1), counts[tile],
         )  # fmt: skip
 
-    run_tasks(work, tiles(len(queries)))
-    return _grades_last(counts)
+    run_tasks(work, cut_tiles(len(queries)))
+    return _move_grades_last(counts)
 
 
 def count_shared(
@@ -242,29 +244,29 @@ def count_shared(
     bits: int,
     most: int,
 ) -> np.ndarray:
-    queries, words, query_sets, sets = read_only(queries, words, query_sets, sets)
+    queries, words, query_sets, sets = make_read_only(queries, words, query_sets, sets)
     counts = np.zeros((len(queries), most + 1, bits + 1), np.int64)
 
     def work(tile: slice) -> None:
-        run = _buffer(words, counts[0].size)
-        _shared_tile(
-            queries[tile], words, query_sets[tile], sets, most, _block(words),
+        run = _make_buffer(words, counts[0].size)
+        _count_by_shared(
+            queries[tile], words, query_sets[tile], sets, most, _choose_block(words),
             run, np.empty_like(run), counts[tile],
         )  # fmt: skip
 
-    run_tasks(work, tiles(len(queries)))
-    return _grades_last(counts)
+    run_tasks(work, cut_tiles(len(queries)))
+    return _move_grades_last(counts)
 
 
 def count_grades(
     queries: np.ndarray, words: np.ndarray, grades: np.ndarray, bits: int, most: int
 ) -> np.ndarray:
-    queries, words, grades = read_only(queries, words, grades)
+    queries, words, grades = make_read_only(queries, words, grades)
     counts = np.zeros((len(queries), most + 1, bits + 1), np.int64)
 
     def work(tile: slice) -> None:
-        run = _buffer(words, counts[0].size)
-        _grades_tile(queries[tile], words, grades[tile], _block(words), run, counts[tile])
+        run = _make_buffer(words, counts[0].size)
+        _count_by_grade(queries[tile], words, grades[tile], _choose_block(words), run, counts[tile])
 
-    run_tasks(work, tiles(len(queries)))
-    return _grades_last(counts)
+    run_tasks(work, cut_tiles(len(queries)))
+    return _move_grades_last(counts)

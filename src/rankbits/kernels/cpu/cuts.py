@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-LARGEST = 1 << 24  # weight of a block in whole numbers
+LARGEST = 1 << 24  # the largest weight of a block, in whole numbers
 
 
 @njit(nogil=True, cache=True)
-def _level(capacities, source, levels, queue):
-    """Distances from the source along what capacity is left; -1 where there is no way."""
+def _find_levels(capacities, source, levels, queue):
+    """Set ``levels`` to the distances from the source along edges with capacity left, and to -1
+    where there is no path."""
     levels[:] = -1
     levels[source] = 0
     queue[0] = source
@@ -27,7 +28,7 @@ def _level(capacities, source, levels, queue):
 
 @njit(nogil=True, cache=True)
 def _push(capacities, source, sink, levels, path, tried):
-    """All flow along shortest ways, one way after another."""
+    """Push all flow along shortest paths, one path after another."""
     tried[:] = 0
     length = 0
     path[0] = source
@@ -61,7 +62,7 @@ def _push(capacities, source, sink, levels, path, tried):
 
 @njit(nogil=True, cache=True)
 def _cut(inner, outer, capacities, levels, queue, tried):
-    """Fills ``levels``: 0 or above for rows whose best sign is +1."""
+    """Set ``levels`` to 0 or above for rows whose best sign is +1, and to -1 for the others."""
     size = outer.shape[0]
     source, sink = size, size + 1
     largest, whole = 0.0, True
@@ -84,7 +85,7 @@ def _cut(inner, outer, capacities, levels, queue, tried):
     graph = capacities[: size + 2, : size + 2]
     levels, queue, tried = levels[: size + 2], queue[: size + 2], tried[: size + 2]
     while True:
-        _level(graph, source, levels, queue)
+        _find_levels(graph, source, levels, queue)
         if levels[sink] < 0:
             return
         _push(graph, source, sink, levels, queue, tried)
@@ -118,9 +119,9 @@ def _improve(weights, unary, signs, products, order, starts, most):
                 if flips[i]:
                     row = rows[i]
                     change = -2 * signs[row]
-                    own = products[row]
+                    same = products[row]  # the diagonal does not count
                     products += change * weights[row]
-                    products[row] = own
+                    products[row] = same
                     signs[row] = -signs[row]
 
 

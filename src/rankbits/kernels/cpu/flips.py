@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-LEAST, GAP = 1e-7, 1e-9  # what a move must bring; how far apart flips must be to end between them
+LEAST, GAP = 1e-7, 1e-9  # the least improvement; the least gap of flips to stop between them
 
 
 @njit(nogil=True, cache=True)

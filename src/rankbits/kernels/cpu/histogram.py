@@ -1,11 +1,11 @@
 """Losses over soft histograms in numba: tiles of products in, losses or derivatives out.
 
-A row goes through three short loops. Where each item falls (bin and fraction) and which cell of
-(grade, bin) that is are plain arithmetic, which LLVM vectorises; only the last loop, which adds to
-cells or reads from them, goes item by item. A count and a sum of fractions sit side by side in a
-cell, so that an item is one load, one addition and one store of two numbers; soft counts are their
-differences. Pairs that are not counted have a cell of their own, past the others. A row's counts
-are judged (``quality.py``) as soon as they are there.
+A row goes through three short loops. The first two, which find the bin and fraction of each item
+and its cell of (grade, bin), are plain arithmetic that LLVM vectorises. Only the third, which adds
+to cells or reads from them, goes item by item. A cell holds a count and a sum of fractions side by
+side, so that an item takes one load, one addition and one store of two numbers; soft counts are
+their differences. Pairs that are not counted have a cell of their own, past the others. A row is
+judged (``quality.py``) as soon as its counts are complete.
 
 A product that is nan lands in the first bin and makes its sum nan: the loss becomes nan, as a
 gradient scaler expects.
@@ -20,9 +20,10 @@ import numpy as np
 import torch
 from numba import njit
 
-from rankbits.kernels.backend import run_tasks, threads
+from rankbits.kernels.backend import run_tasks
+from rankbits.kernels.cpu.counting import cut_tiles
 from rankbits.kernels.cpu.quality import MIHASH, NDCG_SIMPLE, judge_row
-from rankbits.kernels.histogram import FORMULAS, Judged, Pairs, Setting
+from rankbits.kernels.histogram import FORMULAS, Pairs, QueryLosses, Setting
 from rankbits.kernels.reference import continuation
 from rankbits.kernels.reference.histogram import average, count_planes
 
@@ -30,7 +31,7 @@ __all__ = ["average", "count_planes", "judge", "spread", "turn"]
 
 
 @njit(nogil=True, cache=True)
-def _places(products, half, ratio, top, low, fraction):
+def _find_places(products, half, ratio, top, low, fraction):
     zero = products.dtype.type(0)
     last = np.int32(top) - np.int32(1)
     for j in range(products.shape[0]):
@@ -39,11 +40,11 @@ def _places(products, half, ratio, top, low, fraction):
         inside = inside if inside < top else top
         whole = min(np.int32(inside), last)
         low[j] = whole
-        fraction[j] = (inside - whole) + (t - t)  # the last is 0, or nan
+        fraction[j] = (inside - whole) + (t - t)  # t - t is 0, or nan where t is nan
 
 
 @njit(nogil=True, cache=True)
-def _cells_by_class(mine, theirs, own, bins, spare, low):
+def _place_by_class(mine, theirs, own, bins, spare, low):
     for j in range(theirs.shape[0]):
         low[j] += bins if theirs[j] == mine else np.int32(0)
     if own >= 0:
@@ -51,18 +52,18 @@ def _cells_by_class(mine, theirs, own, bins, spare, low):
 
 
 @njit(nogil=True, cache=True)
-def _cells_by_grade(grades, levels, bins, spare, low):
+def _place_by_grade(grades, levels, bins, spare, low):
     for j in range(grades.shape[0]):
         low[j] = low[j] + bins * np.int32(grades[j]) if grades[j] < levels else spare
 
 
 @njit(nogil=True, cache=True)
-def _to_cells(i, by_class, left, right, own, grades, levels, bins, spare, low):
-    """Bins of row i become cells of (grade, bin), by whichever the pairs are graded."""
+def _find_cells(i, by_class, left, right, own, grades, levels, bins, spare, low):
+    """Turn the bins of row i into cells of (grade, bin), by classes or by grades."""
     if by_class:
-        _cells_by_class(left[i], right, own[i], bins, spare, low)
+        _place_by_class(left[i], right, own[i], bins, spare, low)
     else:
-        _cells_by_grade(grades[i], levels, bins, spare, low)
+        _place_by_grade(grades[i], levels, bins, spare, low)
 
 
 @njit(nogil=True, cache=True)
@@ -107,11 +108,11 @@ def _judge_rows(
     fraction = np.empty(products.shape[1], products.dtype)
     sums = np.zeros((spare + 1, 2), np.float64)
     sizes = np.empty(levels, np.int64)
-    planes = np.empty((3, bins + 1))  # of grade 0, by gain, all
+    planes = np.empty((3, bins + 1))  # counts of grade 0, sums of gains, counts of all
     by = np.empty((2, bins + 1))
     for i in range(products.shape[0]):
-        _places(products[i], half, ratio, top, cells, fraction)
-        _to_cells(i, by_class, left, right, own, grades, levels, bins, spare, cells)
+        _find_places(products[i], half, ratio, top, cells, fraction)
+        _find_cells(i, by_class, left, right, own, grades, levels, bins, spare, cells)
         sums[:] = 0.0
         _add(cells, fraction, sums)
         planes[:] = 0.0
@@ -158,8 +159,8 @@ def _spread_rows(
     fraction = np.empty(products.shape[1], products.dtype)
     mine = np.zeros(spare + 1, slopes.dtype)
     for i in range(products.shape[0]):
-        _places(products[i], half, ratio, top, cells, fraction)
-        _to_cells(i, by_class, left, right, own, grades, levels, bins, spare, cells)
+        _find_places(products[i], half, ratio, top, cells, fraction)
+        _find_cells(i, by_class, left, right, own, grades, levels, bins, spare, cells)
         for g in range(levels):
             for b in range(bins):
                 mine[g * bins + b] = slopes[i, g, b] * weight
@@ -169,12 +170,7 @@ def _spread_rows(
             _read(cells, mine, products[i])
 
 
-def _rows(count: int) -> list[slice]:
-    size = max(1, -(-count // (4 * threads())))
-    return [slice(s, min(s + size, count)) for s in range(0, count, size)]
-
-
-def _units(products: torch.Tensor, setting: Setting) -> tuple[np.generic, ...]:
+def _find_units(products: torch.Tensor, setting: Setting) -> tuple[np.generic, ...]:
     """t = half - ratio p, at most top, in the dtype of the products."""
     kind, bins = products.numpy().dtype.type, setting.bins
     return kind(bins / 2), kind(bins / (2 * setting.scale)), kind(bins)
@@ -186,7 +182,7 @@ _TWO_GAINS = np.array([0.0, 1.0])
 
 
 def _list_pairs(pairs: Pairs, rows: int) -> tuple[tuple[Any, ...], Any]:
-    """((left, right, own), grades), one of them empty."""
+    """((left, right, own), grades), of which one is empty."""
     if pairs.classes is None:
         return _NO_CLASSES, pairs.grades().numpy()
     left, right = (t.to(torch.int64).numpy() for t in pairs.classes)
@@ -204,11 +200,11 @@ def _sum_discounts(size: int) -> np.ndarray:
     return continuation.cumulative_discount(size, torch.device("cpu")).numpy()
 
 
-def judge(products: torch.Tensor, pairs: Pairs, setting: Setting, judged: Judged) -> None:
-    units = _units(products, setting)
+def judge(products: torch.Tensor, pairs: Pairs, setting: Setting, losses: QueryLosses) -> None:
+    units = _find_units(products, setting)
     (left, right, own), grades = _list_pairs(pairs, len(products))
     p, by_class = products.numpy(), pairs.classes is not None
-    values, slopes = judged.values.numpy(), judged.slopes.numpy()
+    values, slopes = losses.values.numpy(), losses.slopes.numpy()
     formula = FORMULAS.index(setting.formula)
     gains = _TWO_GAINS if setting.gains is None else setting.gains.numpy()
     places = products.shape[1] + 4 if formula >= NDCG_SIMPLE else 1
@@ -220,11 +216,11 @@ def judge(products: torch.Tensor, pairs: Pairs, setting: Setting, judged: Judged
             table, setting.unit, values[:, rows], slopes[rows],
         )  # fmt: skip
 
-    run_tasks(work, _rows(len(p)))
+    run_tasks(work, cut_tiles(len(p), len(p)))
 
 
 def turn(slopes: torch.Tensor) -> torch.Tensor:
-    """(grades * bins + 1, M): as the definition's, and a row of zeros for pairs not counted."""
+    """(grades * bins + 1, M): as in the reference, with a row of zeros for pairs not counted."""
     return torch.nn.functional.pad(slopes.flatten(1), (0, 1)).T.contiguous()
 
 
@@ -232,14 +228,14 @@ def spread(
     products: torch.Tensor,
     pairs: Pairs,
     setting: Setting,
-    judged: Judged,
+    losses: QueryLosses,
     both: torch.Tensor | None,
     loss: torch.Tensor,
     share: torch.Tensor,
 ) -> None:
-    units = _units(products, setting)
+    units = _find_units(products, setting)
     (left, right, own), grades = _list_pairs(pairs, len(products))
-    p, s, by_class = products.numpy(), judged.slopes.numpy(), pairs.classes is not None
+    p, s, by_class = products.numpy(), losses.slopes.numpy(), pairs.classes is not None
     weight = s.dtype.type(share.item())
     other = s.reshape(-1)[:0] if both is None else both.numpy().reshape(-1)
 
@@ -249,4 +245,4 @@ def spread(
             other, both is not None, weight,
         )  # fmt: skip
 
-    run_tasks(work, _rows(len(p)))
+    run_tasks(work, cut_tiles(len(p), len(p)))

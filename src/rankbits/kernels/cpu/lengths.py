@@ -6,9 +6,9 @@ import numpy as np
 from numba import njit
 
 from rankbits.kernels.backend import run_tasks
-from rankbits.kernels.cpu.counting import read_only, tiles
+from rankbits.kernels.cpu.counting import cut_tiles, make_read_only
 
-TINY = 1e-60  # squares that are nothing: their root has no inverse in float32
+TINY = 1e-60  # squared lengths up to this count as zero: their root has no inverse in float32
 ROWS = 256  # codes whose lengths are computed together
 
 
@@ -19,8 +19,8 @@ def _add(values, out):
 
 
 @njit(nogil=True, cache=True)
-def _lengths_tile(atoms, centre, size, x, start, out):
-    """One code after another: no digit depends on its neighbours."""
+def _measure_tile(atoms, centre, size, x, start, out):
+    """Measure one code after another, so that no digit depends on its neighbours."""
     total = np.empty(centre.shape[0], np.float32)
     mask = np.uint64(atoms.shape[1] - 1)
     for j in range(out.shape[0]):
@@ -35,19 +35,19 @@ def _lengths_tile(atoms, centre, size, x, start, out):
         out[j] = np.sqrt(square) if square > TINY else 1.0
 
 
-def lengths(atoms: np.ndarray, centre: np.ndarray, words: np.ndarray) -> np.ndarray:
-    atoms, centre, words = read_only(atoms, centre, words)
+def measure_lengths(atoms: np.ndarray, centre: np.ndarray, words: np.ndarray) -> np.ndarray:
+    atoms, centre, words = make_read_only(atoms, centre, words)
     size = atoms.shape[1].bit_length() - 1
     out = np.empty(words.shape[1], np.float32)
     run_tasks(
-        lambda start: _lengths_tile(atoms, centre, size, words, start, out[start : start + ROWS]),
+        lambda start: _measure_tile(atoms, centre, size, words, start, out[start : start + ROWS]),
         range(0, len(out), ROWS),
     )
     return out
 
 
 @njit(nogil=True, cache=True)
-def _sums_tile(tables, x, rows, out):
+def _sum_tile(tables, x, rows, out):
     for i in range(tables.shape[0]):
         for j in range(rows.shape[1]):
             total = 0.0
@@ -57,10 +57,10 @@ def _sums_tile(tables, x, rows, out):
             out[i, j] = total
 
 
-def sums_of_rows(tables: np.ndarray, words: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    tables, words = read_only(tables, words)
+def sum_rows(tables: np.ndarray, words: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    tables, words = make_read_only(tables, words)
     rows, out = np.ascontiguousarray(rows, np.int64), np.empty(rows.shape, np.float64)
     run_tasks(
-        lambda tile: _sums_tile(tables[tile], words, rows[tile], out[tile]), tiles(len(tables))
+        lambda tile: _sum_tile(tables[tile], words, rows[tile], out[tile]), cut_tiles(len(tables))
     )
     return out

@@ -6,14 +6,14 @@ import numpy as np
 from numba import njit
 
 from rankbits.kernels.backend import run_tasks
-from rankbits.kernels.cpu.counting import read_only
+from rankbits.kernels.cpu.counting import make_read_only
 
-QUERIES = 8  # of one task
+QUERIES = 8  # queries of one task
 
 
 @njit(nogil=True, cache=True)
-def _rise(first, last, count, gain, sums, far, scale, discounts, flat):
-    """What one more of the other items before relevant items ``first`` to ``last`` brings."""
+def _find_rise(first, last, count, gain, sums, far, scale, discounts, flat):
+    """What is gained by one more of the other items before relevant items ``first`` to ``last``."""
     pairs = (sums.shape[0] - 1) * far.shape[0]
     apart = (last - first) * far[count] - (sums[last] - sums[first])
     if scale == 0:
@@ -28,11 +28,11 @@ def _rise(first, last, count, gain, sums, far, scale, discounts, flat):
 
 
 @njit(nogil=True, cache=True)
-def _best_count(first, last, low, high, gain, sums, far, scale, discounts, flat):
-    """How many others before them are best, from ``low`` to ``high``."""
+def _find_best_count(first, last, low, high, gain, sums, far, scale, discounts, flat):
+    """The best number of others before these relevant items, from ``low`` to ``high``."""
     while low < high:
         middle = (low + high) // 2
-        if _rise(first, last, middle, gain, sums, far, scale, discounts, flat) > 0:
+        if _find_rise(first, last, middle, gain, sums, far, scale, discounts, flat) > 0:
             low = middle + 1
         else:
             high = middle
@@ -41,7 +41,7 @@ def _best_count(first, last, low, high, gain, sums, far, scale, discounts, flat)
 
 @njit(nogil=True, cache=True)
 def _violate(distances, gains, own, ndcg, discounts, out):
-    """Fills one row of coefficients and returns its loss."""
+    """Fill one row of coefficients and return its loss."""
     rows = distances.shape[0]
     relevant, others = np.empty(rows, np.int64), np.empty(rows, np.int64)
     p, n = 0, 0
@@ -70,16 +70,16 @@ def _violate(distances, gains, own, ndcg, discounts, out):
     starts, counts, blocks = np.empty(p, np.int64), np.empty(p, np.int64), 0
     for m in range(p):
         starts[blocks] = m
-        best = _best_count(m, m + 1, 0, n, gain, sums, far, scale, discounts, flat)
-        counts[blocks] = best
+        counts[blocks] = _find_best_count(m, m + 1, 0, n, gain, sums, far, scale, discounts, flat)
         blocks += 1
         while blocks > 1 and counts[blocks - 2] > counts[blocks - 1]:
             blocks -= 1
             first, low, high = starts[blocks - 1], counts[blocks], counts[blocks - 1]
-            best = _best_count(first, m + 1, low, high, gain, sums, far, scale, discounts, flat)
-            counts[blocks - 1] = best
+            counts[blocks - 1] = _find_best_count(
+                first, m + 1, low, high, gain, sums, far, scale, discounts, flat
+            )
     loss = 0.0
-    passed = np.zeros(n + 1, np.int64)  # relevant items that have so many others before them
+    passed = np.zeros(n + 1, np.int64)  # how many relevant items have i others before them
     for block in range(blocks):
         last = starts[block + 1] if block + 1 < blocks else p
         count = counts[block]
@@ -106,7 +106,7 @@ def _violate_tile(distances, gains, own, ndcg, discounts, out, losses):
 def find_violated(distances, gains, own, ndcg):  # type: ignore[no-untyped-def]
     discounts = 1 / np.log2(2 + np.arange(distances.shape[1] + 1))
     out, losses = np.zeros(distances.shape, np.float32), np.zeros(len(distances))
-    distances, gains, own = read_only(distances, gains, own)
+    distances, gains, own = make_read_only(distances, gains, own)
 
     def work(start):  # type: ignore[no-untyped-def]
         part = slice(start, start + QUERIES)

@@ -13,8 +13,8 @@ from rankbits.kernels.cpu.popcount import popcount
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _three(a, b, c, s, x):
-    """int64: the sum of one word of one code over three planes."""
+def _sum_three(a, b, c, s, x):
+    """int64: the sum over three planes of one word of one code."""
     differing = x ^ s
     low = np.int64(popcount(a & differing))
     middle = np.int64(popcount(b & differing))
@@ -26,7 +26,7 @@ def _three(a, b, c, s, x):
 def _add1(p, s, x0, shift, out):
     a0, b0, c0, s0 = p[0, 0], p[1, 0], p[2, 0], s[0]
     for j in range(out.shape[0]):
-        out[j] += _three(a0, b0, c0, s0, x0[j]) << shift
+        out[j] += _sum_three(a0, b0, c0, s0, x0[j]) << shift
 
 
 @njit(nogil=True, cache=True)
@@ -34,12 +34,12 @@ def _add2(p, s, x0, x1, shift, out):
     a0, b0, c0, s0 = p[0, 0], p[1, 0], p[2, 0], s[0]
     a1, b1, c1, s1 = p[0, 1], p[1, 1], p[2, 1], s[1]
     for j in range(out.shape[0]):
-        out[j] += (_three(a0, b0, c0, s0, x0[j]) + _three(a1, b1, c1, s1, x1[j])) << shift
+        out[j] += (_sum_three(a0, b0, c0, s0, x0[j]) + _sum_three(a1, b1, c1, s1, x1[j])) << shift
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _four(a, b, c, d, x, y, z, w):
-    """Bits of four words over one plane."""
+def _count_four(a, b, c, d, x, y, z, w):
+    """Count the ones of four words in one plane."""
     return np.int64(popcount(a & x) + popcount(b & y) + (popcount(c & z) + popcount(d & w)))
 
 
@@ -51,9 +51,9 @@ def _add4(p, s, x0, x1, x2, x3, shift, out):
     s0, s1, s2, s3 = s[0], s[1], s[2], s[3]
     for j in range(out.shape[0]):
         d0, d1, d2, d3 = x0[j] ^ s0, x1[j] ^ s1, x2[j] ^ s2, x3[j] ^ s3
-        high = _four(c0, c1, c2, c3, d0, d1, d2, d3) << 1
-        middle = _four(b0, b1, b2, b3, d0, d1, d2, d3)
-        total = ((high + middle) << 1) + _four(a0, a1, a2, a3, d0, d1, d2, d3)
+        high = _count_four(c0, c1, c2, c3, d0, d1, d2, d3) << 1
+        middle = _count_four(b0, b1, b2, b3, d0, d1, d2, d3)
+        total = ((high + middle) << 1) + _count_four(a0, a1, a2, a3, d0, d1, d2, d3)
         out[j] += total << shift
 
 
@@ -62,7 +62,7 @@ def _nearer1(p, s, x0, limit):
     a0, b0, c0, s0 = p[0, 0], p[1, 0], p[2, 0], s[0]
     signs = np.int64(0)
     for j in range(x0.shape[0]):
-        signs |= _three(a0, b0, c0, s0, x0[j]) - limit
+        signs |= _sum_three(a0, b0, c0, s0, x0[j]) - limit
     return signs < 0
 
 
@@ -72,7 +72,7 @@ def _nearer2(p, s, x0, x1, limit):
     a1, b1, c1, s1 = p[0, 1], p[1, 1], p[2, 1], s[1]
     signs = np.int64(0)
     for j in range(x0.shape[0]):
-        signs |= _three(a0, b0, c0, s0, x0[j]) + _three(a1, b1, c1, s1, x1[j]) - limit
+        signs |= _sum_three(a0, b0, c0, s0, x0[j]) + _sum_three(a1, b1, c1, s1, x1[j]) - limit
     return signs < 0
 
 
@@ -85,15 +85,15 @@ def _nearer4(p, s, x0, x1, x2, x3, limit):
     signs = np.int64(0)
     for j in range(x0.shape[0]):
         d0, d1, d2, d3 = x0[j] ^ s0, x1[j] ^ s1, x2[j] ^ s2, x3[j] ^ s3
-        high = _four(c0, c1, c2, c3, d0, d1, d2, d3) << 1
-        middle = _four(b0, b1, b2, b3, d0, d1, d2, d3)
-        signs |= ((high + middle) << 1) + _four(a0, a1, a2, a3, d0, d1, d2, d3) - limit
+        high = _count_four(c0, c1, c2, c3, d0, d1, d2, d3) << 1
+        middle = _count_four(b0, b1, b2, b3, d0, d1, d2, d3)
+        signs |= ((high + middle) << 1) + _count_four(a0, a1, a2, a3, d0, d1, d2, d3) - limit
     return signs < 0
 
 
 @njit(nogil=True, cache=True)
-def plane_sums(p, s, x, start, stop, out):
-    """out[:stop - start] = the sums of question p (P, W), s (W,) to x[:, start:stop]; P is a
+def sum_planes(p, s, x, start, stop, out):
+    """Write the sums of question p (P, W), s (W,) to x[:, start:stop] into ``out``; P must be a
     multiple of 3."""
     out = out[: stop - start]
     out[:] = 0
@@ -118,9 +118,9 @@ def plane_sums(p, s, x, start, stop, out):
 
 @njit(nogil=True, cache=True)
 def any_below(p, s, x, start, stop, limit, run):
-    """Whether the sum of anything in x[:, start:stop] is below ``limit``.
+    """Whether the sum of any code in x[:, start:stop] is below ``limit``.
 
-    The common widths store no sum and take no minimum: they gather the sign bits of
+    The common widths neither store sums nor take a minimum: they collect the sign bits of
     (sum - limit).
     """
     count = s.shape[0]
@@ -132,7 +132,7 @@ def any_below(p, s, x, start, stop, limit, run):
         return _nearer2(p, s, x[0, start:stop], x[1, start:stop], limit)
     if p.shape[0] == 3 and count == 1:
         return _nearer1(p, s, x[0, start:stop], limit)
-    plane_sums(p, s, x, start, stop, run)
+    sum_planes(p, s, x, start, stop, run)
     return any_less(run[: stop - start], limit)
 
 

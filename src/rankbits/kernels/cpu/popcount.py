@@ -1,7 +1,7 @@
 """Runs of Hamming distances: the innermost loops, over contiguous slices so that LLVM vectorises.
 
-The functions are small and take slices, never offsets: ``x[s + j]`` inside the loop costs the
-vectoriser its proof that accesses are contiguous (5 to 12 times slower when tried).
+The functions are small and take slices, never offsets: with ``x[s + j]`` inside the loop LLVM
+cannot prove that accesses are contiguous (5 to 12 times slower when tried).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from numba.extending import intrinsic
 
 @intrinsic
 def popcount(context: Any, value: Any) -> Any:
-    """``llvm.ctpop``, in functions that ask for the widest vectors.
+    """Count the ones of a word (``llvm.ctpop``), in functions that ask for the widest vectors.
 
     LLVM prefers 256-bit vectors on most x86 chips even where 512-bit ones exist; for these loops
-    512 is up to twice as fast. The wish is a function attribute, which llvmlite does not list, so
-    it is added to the set beneath. Other chips ignore it.
+    512 is up to twice as fast. A function attribute asks for them. Llvmlite does not list it, so it
+    is added to the underlying set. Other chips ignore it.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -72,8 +72,8 @@ def _add4(q0, q1, q2, q3, x0, x1, x2, x3, out):
 
 
 @njit(nogil=True, cache=True, inline="always")
-def distances(q, x, start, stop, out):
-    """out[:stop - start] = Hamming distances of query q (W,) to x[:, start:stop], x (W, n)."""
+def measure_distances(q, x, start, stop, out):
+    """Write the Hamming distances of query q (W,) to x[:, start:stop], x (W, n), into ``out``."""
     count = q.shape[0]
     out = out[: stop - start]
     if count == 1:
@@ -127,7 +127,7 @@ def _nearer4(q0, q1, q2, q3, x0, x1, x2, x3, limit):
 
 
 @njit(nogil=True, cache=True)
-def least_of(values):
+def find_least(values):
     least = values[0]
     for j in range(values.shape[0]):
         least = min(least, values[j])
@@ -136,10 +136,10 @@ def least_of(values):
 
 @njit(nogil=True, cache=True, inline="always")
 def any_nearer(q, x, start, stop, limit, run):
-    """Whether anything in x[:, start:stop] is nearer to q than ``limit``.
+    """Whether any code in x[:, start:stop] is nearer to q than ``limit``.
 
-    The common widths store no distance and take no minimum, whose vector instruction is slow: they
-    gather the sign bits of (distance - limit).
+    The common widths neither store distances nor take a minimum, whose vector instruction is slow:
+    they collect the sign bits of (distance - limit).
     """
     count = q.shape[0]
     if count == 1:
@@ -151,8 +151,8 @@ def any_nearer(q, x, start, stop, limit, run):
             q[0], q[1], q[2], q[3],
             x[0, start:stop], x[1, start:stop], x[2, start:stop], x[3, start:stop], limit,
         )  # fmt: skip
-    distances(q, x, start, stop, run)
-    return least_of(run[: stop - start]) < limit
+    measure_distances(q, x, start, stop, run)
+    return find_least(run[: stop - start]) < limit
 
 
 @njit(nogil=True, cache=True)
@@ -168,8 +168,9 @@ def _shared_add(q0, x0, most, out):
 
 
 @njit(nogil=True, cache=True, inline="always")
-def shared(q, x, start, stop, most, out):
-    """out[:stop - start] = members set q (L,) shares with x[:, start:stop], at most ``most``."""
+def count_common(q, x, start, stop, most, out):
+    """Write how many members set q (L,) shares with x[:, start:stop], at most ``most``, into
+    ``out``."""
     limit = np.uint64(most)
     _shared1(q[0], x[0, start:stop], limit, out[: stop - start])
     for w in range(1, q.shape[0]):

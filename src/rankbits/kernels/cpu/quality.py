@@ -1,8 +1,8 @@
 """A query's loss and its slopes from its counts, in numba: the closed forms of the definition.
 
-``judge_row`` takes the counts of one query by bin: ``others`` of grade 0, ``gained`` by gain,
-``every`` of all. It writes the derivatives of the quality by ``gained`` and by ``every`` and
-returns the quality, before it is divided by the number of neighbours or the ideal DCG.
+``judge_row`` takes three rows of numbers by bin: ``others``, the items of grade 0; ``gained``, the
+sum of gains; ``every``, all items. It writes the derivatives of the quality by ``gained`` and
+``every`` and returns the quality, not yet divided by the number of neighbours or the ideal DCG.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ FASTAP, AP_SIMPLE, AP_RELAXED, AP_EXACT, NDCG_SIMPLE, NDCG_RELAXED, NDCG_EXACT, 
 assert FORMULAS[MIHASH] == "mihash"
 LN2, EULER, LI2 = continuation.LN2, continuation.EULER, continuation.LI2
 LI_TERMS = np.array(continuation.LI_TERMS)
-LEAST = math.exp(-1)  # Eq. 11: counts below are taken for it, so that the first place weighs 1
-WIDTH = 0.1  # Eq. 11: a line replaces the pole at c = 1 this near to it
-TINY = 1e-4  # items in a bin below which a mean is the value in the middle
+LEAST = math.exp(-1)  # Eq. 11: smaller counts become this one, so that the first place weighs 1
+WIDTH = 0.1  # Eq. 11: within this distance of the pole at c = 1 a line replaces it
+TINY = 1e-4  # in a bin with fewer items the mean is the value in the middle
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -66,8 +66,8 @@ def _mean_reciprocal(a, c):
 def _exact_ap(g, c, p, a):
     """g ((g - 1) T + (p + 1) R), R the mean of 1/t and T = (1 - (a + 1) R) / (c - 1).
 
-    For c past a half both come of R' = R(a + 1, c - 1): c R = 1/(a + 1) + (c - 1) R' and
-    T = (1 - (a + 1) R') / c, so the pole at c = 1 is never met.
+    For c past a half both follow from R' = R(a + 1, c - 1): c R = 1/(a + 1) + (c - 1) R' and
+    T = (1 - (a + 1) R') / c, which have no pole at c = 1.
     """
     if c < 0.5:
         mean, mean_a, mean_c = _mean_reciprocal(a, c)
@@ -115,7 +115,7 @@ def _relaxed_ap(g, c, p, a):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _term_of_ap(formula, g, c, p, a):
+def _find_ap_term(formula, g, c, p, a):
     """F(g, c, p, a) and its derivatives by g, c, p and a."""
     if formula == FASTAP:
         end = a + c
@@ -200,7 +200,7 @@ def _judge_ap(formula, gained, every, by_gained, by_every):
     later = np.empty((len(every), 2))
     for d in range(len(every)):
         g, c = gained[d], every[d]
-        value, by_gained[d], by_every[d], later[d, 0], later[d, 1] = _term_of_ap(
+        value, by_gained[d], by_every[d], later[d, 0], later[d, 1] = _find_ap_term(
             formula, g, c, p, a
         )
         quality += value

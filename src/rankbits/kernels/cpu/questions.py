@@ -1,7 +1,7 @@
 """Exact search of codes by questions of integer planes: the nearest k.
 
-As for Hamming distances (``codes.py``), a run of codes is first asked whether it holds anything
-near enough, and only such a run is looked at item by item.
+As for Hamming distances (``codes.py``), the search first asks whether a run of codes holds anything
+near enough, and goes through it item by item only then.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import numpy as np
 from numba import njit
 
 from rankbits.kernels.cpu.candidates import LARGEST, finish, offer, share_search
-from rankbits.kernels.cpu.counting import read_only
-from rankbits.kernels.cpu.lengths import lengths, sums_of_rows
-from rankbits.kernels.cpu.planes import any_below, plane_sums
-from rankbits.kernels.cpu.weights import weights_of_rows, weights_topk
+from rankbits.kernels.cpu.counting import make_read_only
+from rankbits.kernels.cpu.lengths import measure_lengths, sum_rows
+from rankbits.kernels.cpu.planes import any_below, sum_planes
+from rankbits.kernels.cpu.weights import weigh_rows, weights_topk
 
-__all__ = ["lengths", "planes_topk", "sums_of_rows", "weights_of_rows", "weights_topk"]
+__all__ = ["measure_lengths", "planes_topk", "sum_rows", "weigh_rows", "weights_topk"]
 
-BLOCK_BYTES = 32_768  # of the database, reused by every question of a tile from the nearest cache
+BLOCK_BYTES = 32_768  # of the database, which stay in the first-level cache for a tile
 
 
 @njit(nogil=True, cache=True)
@@ -27,11 +27,11 @@ def _scale(run, slope, base, inverses, out):
 
 
 @njit(nogil=True, cache=True)
-def _planes_tile(planes, signs, x, start, stop, k, run, block, slopes, bases, inverses, ids, out):
-    """Without inverses of lengths the sums themselves are the distances."""
+def _search_tile(planes, signs, x, start, stop, k, run, block, slopes, bases, inverses, ids, out):
+    """Search rows start to stop; without ``inverses`` the sums themselves are the distances."""
     many, keep = planes.shape[0], min(k, stop - start)
     room = min(k + max(k, 16), stop - start)
-    found = np.empty((many, room), np.float64)
+    distances = np.empty((many, room), np.float64)
     rows = np.empty((many, room), np.int64)
     fill = np.zeros(many, np.int64)
     plain, size = inverses.shape[0] == 0, run.shape[0]
@@ -47,15 +47,15 @@ def _planes_tile(planes, signs, x, start, stop, k, run, block, slopes, bases, in
                 if plain:
                     if not any_below(p, s, x, first, end, np.int64(near), run):
                         continue
-                    plane_sums(p, s, x, first, end, run)
-                    filled, near = offer(part, first, near, filled, keep, found[i], rows[i])
+                    sum_planes(p, s, x, first, end, run)
+                    filled, near = offer(part, first, near, filled, keep, distances[i], rows[i])
                 else:
-                    plane_sums(p, s, x, first, end, run)
+                    sum_planes(p, s, x, first, end, run)
                     far = scaled[: end - first]
                     _scale(part, slopes[i], bases[i], inverses[first:end], far)
-                    filled, near = offer(far, first, near, filled, keep, found[i], rows[i])
+                    filled, near = offer(far, first, near, filled, keep, distances[i], rows[i])
             limit[i], fill[i] = near, filled
-    finish(found, rows, fill, keep, ids, out)
+    finish(distances, rows, fill, keep, ids, out)
 
 
 def planes_topk(
@@ -69,15 +69,15 @@ def planes_topk(
     slopes, bases, inverses = scale or (np.empty(0, np.float32),) * 3
     missing = -planes.shape[1] % 3
     planes = np.pad(planes, ((0, 0), (0, missing), (0, 0)))
-    planes, signs, words, inverses = read_only(planes, signs, words, inverses)
+    planes, signs, words, inverses = make_read_only(planes, signs, words, inverses)
     size = max(256, min(1024, 4096 // len(words)))
     block = max(size, BLOCK_BYTES // 8 // len(words))
     kind = np.uint16 if 64 * len(words) << planes.shape[1] < 1 << 16 else np.uint32
 
-    def work(start, stop, tile, ids, found):  # type: ignore[no-untyped-def]
-        _planes_tile(
+    def work(start, stop, tile, ids, distances):  # type: ignore[no-untyped-def]
+        _search_tile(
             planes[tile], signs[tile], words, start, stop, k, np.empty(size, kind), block,
-            slopes[tile], bases[tile], inverses, ids, found,
+            slopes[tile], bases[tile], inverses, ids, distances,
         )  # fmt: skip
 
     kind_out = np.int64 if scale is None else np.float32

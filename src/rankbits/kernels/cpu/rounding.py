@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from rankbits.kernels.backend import run_tasks, threads
-from rankbits.kernels.cpu.counting import read_only
+from rankbits.kernels.backend import count_threads, run_tasks
+from rankbits.kernels.cpu.counting import make_read_only
 
-CELLS = 1 << 16  # weights that are worth the way to another thread
+CELLS = 1 << 16  # the fewest weights of a task: fewer are not worth another thread
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc"})  # sums in float64 may be taken in any order
@@ -41,9 +41,9 @@ def _round_tile(weights, clips, levels, whole, steps):
 def round_weights(
     weights: np.ndarray, clips: np.ndarray, levels: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    (weights,) = read_only(weights)
+    (weights,) = make_read_only(weights)
     whole, steps = np.empty(weights.shape, np.int8), np.empty(len(weights), np.float32)
-    size = max(1, CELLS // weights.shape[1], -(-len(weights) // threads()))
+    size = max(1, CELLS // weights.shape[1], -(-len(weights) // count_threads()))
 
     def work(start: int) -> None:
         tile = slice(start, start + size)

@@ -1,5 +1,5 @@
-"""Shells of a table: all values that differ from that of a query in so many bits, and the rows
-that have them. What is read next is asked of the memory a little before."""
+"""Shells of a table: all values that differ from a query's in a given number of bits, and the rows
+that have them. Memory is prefetched a little before it is read."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from numba.extending import intrinsic
 
 from rankbits.kernels.cpu.popcount import popcount
 
-VALUES = 256  # of a shell whose places are looked up together
-AHEAD = 8  # runs whose memory is asked for before it is read; with 32 the requests wait in line
-FARTHER = 16  # the same of rows
+VALUES = 256  # values of a shell that are looked up together
+AHEAD = 8  # how many runs ahead memory is prefetched; with 32 the requests wait in line
+FARTHER = 16  # how many rows ahead
 
 
 @intrinsic
@@ -28,7 +28,7 @@ def _trailing_zeros(context: Any, value: Any) -> Any:
 
 @intrinsic
 def prefetch(context: Any, array: Any, place: Any) -> Any:
-    """Ask for the memory of ``array[place]``, of one dimension, before it is read."""
+    """Prefetch the memory of ``array[place]``; the array has one dimension."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -51,9 +51,9 @@ def _next_flips(flips):
 
 
 @njit(nogil=True, cache=True)
-def shell_cost(begin, value, length, weight, prices):
-    """What it costs to read all rows that differ from ``value`` in exactly ``weight`` bits of the
-    part: for each value, for each that some row has, for each row."""
+def price_shell(begin, value, length, weight, prices):
+    """The cost of reading all rows that differ from ``value`` in exactly ``weight`` bits of the
+    part: a price for each value, for each value that some row has, and for each row."""
     values = runs = rows = np.int64(0)
     flips, end = (np.uint64(1) << np.uint64(weight)) - np.uint64(1), np.uint64(1) << length
     while flips < end:
@@ -67,8 +67,9 @@ def shell_cost(begin, value, length, weight, prices):
 
 
 @njit(nogil=True, cache=True)
-def runs_of_shell(begin, value, length, weight, flips, firsts, lasts):
-    """Where the rows of the next values of a shell lie; how many values, and where to go on."""
+def find_runs(begin, value, length, weight, flips, firsts, lasts):
+    """Write where the rows of the next values of a shell lie; return how many values have rows, and
+    the flips to go on with."""
     end = np.uint64(1) << length
     many = 0
     while many < VALUES and flips < end:
@@ -81,8 +82,9 @@ def runs_of_shell(begin, value, length, weight, flips, firsts, lasts):
 
 
 @njit(nogil=True, cache=True)
-def near_codes(query, codes, first, last, limit, hits):
-    """Which of some codes of one word lie within the limit; how many."""
+def find_near_codes(query, codes, first, last, limit, hits):
+    """Write the places first to last whose codes, of one word, lie within the limit; return how
+    many there are."""
     many = 0
     for i in range(first, last):
         if np.int64(popcount(query ^ codes[i])) <= limit:
@@ -92,7 +94,7 @@ def near_codes(query, codes, first, last, limit, hits):
 
 
 @njit(nogil=True, cache=True)
-def distance(query, codes, at):
+def measure_distance(query, codes, at):
     far = np.int64(0)
     for w in range(query.shape[0]):
         far += np.int64(popcount(query[w] ^ codes[at + w]))
@@ -100,23 +102,23 @@ def distance(query, codes, at):
 
 
 @njit(nogil=True, cache=True)
-def near_rows(query, codes, rows, count, limit, hits):
-    """Which of the first ``count`` rows, whose codes have several words, lie within the limit; how
-    many."""
+def find_near_rows(query, codes, rows, count, limit, hits):
+    """Write which of the first ``count`` rows, whose codes have several words, lie within the
+    limit; return how many there are."""
     many, width = 0, query.shape[0]
     for i in range(count + FARTHER):
         if i < count:
             prefetch(codes, width * np.int64(rows[i]))
         at = np.int64(i - FARTHER)
-        if at >= 0 and distance(query, codes, width * np.int64(rows[at])) <= limit:
+        if at >= 0 and measure_distance(query, codes, width * np.int64(rows[at])) <= limit:
             hits[many] = rows[at]
             many += 1
     return many
 
 
 @njit(nogil=True, cache=True)
-def is_known(query, codes, at, parts, table, radius):
-    """Whether a row with this code was seen in another table."""
+def was_seen(query, codes, at, parts, table, radius):
+    """Whether another table has already shown the row with this code."""
     for i in range(radius.shape[0]):
         if i != table and radius[i] >= 0:
             word = np.int64(parts[i, 0])

@@ -1,13 +1,13 @@
-"""Multi-index hashing: rows in the order of a part of their code, looked up around a query.
+"""Multi-index hashing: look rows up by the parts of their codes around those of a query.
 
-A code is cut into parts, and for each part a table holds the rows sorted by its value: where each
-value begins, the rows, and, for codes of one word, the codes themselves, so that what shares a
-value is read in one run. Let table j be searched up to ``radius[j]`` flipped bits of its part. A
-row that no table shows differs in more than ``radius[j]`` bits in every part, hence in at least the
-sum of ``radius[j] + 1``; so each further shell of any table makes all rows one bit farther away
-known (Norouzi, Punjani, Fleet: Fast Exact Search in Hamming Space with Multi-Index Hashing, 2014;
-there the tables take turns). The cheapest shell is taken next: where values begin says exactly how
-many rows a shell holds before any of them is read.
+Codes are cut into parts. For each part a table holds the rows sorted by its value: where each value
+begins, the rows, and, for codes of one word, the codes themselves, so that rows of one value are
+read in one run. Let table j be searched up to ``radius[j]`` flipped bits of its part. A row that no
+table shows differs in more than ``radius[j]`` bits in every part, hence in at least the sum of
+``radius[j] + 1``. So each further shell of any table completes the rows at one more bit of distance
+(Norouzi, Punjani, Fleet: Fast Exact Search in Hamming Space with Multi-Index Hashing, 2014; there
+the tables take turns). The search takes the cheapest shell next: the places where values begin tell
+exactly how many rows a shell holds before any of them is read.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import numpy as np
 from numba import njit
 
 from rankbits.kernels.backend import run_tasks
-from rankbits.kernels.cpu.counting import read_only, tiles
+from rankbits.kernels.cpu.counting import cut_tiles, make_read_only
 from rankbits.kernels.cpu.shells import (
     AHEAD,
     VALUES,
-    distance,
-    is_known,
-    near_codes,
-    near_rows,
+    find_near_codes,
+    find_near_rows,
+    find_runs,
+    measure_distance,
     prefetch,
-    runs_of_shell,
-    shell_cost,
+    price_shell,
+    was_seen,
 )
 
-PIECE = 256  # rows compared before those near are looked at
+PIECE = 256  # rows compared together before the near ones are kept
 START = 10_000.0  # what a query costs before anything is looked up, by the prices
-TRIAL = 0.05  # of what a query may cost that is spent before it is known where the search will end
+TRIAL = 0.05  # share of the budget that is spent before the rest of the search is estimated
 
 
 @njit(nogil=True, cache=True)
@@ -52,7 +52,7 @@ def _sort_by_part(words, shift, mask, begin, rows, codes):
 
 def sort_rows(words: np.ndarray, parts: np.ndarray, begin, rows, codes) -> None:  # type: ignore[no-untyped-def]
     """Fill ``begin``, ``rows`` (tables, n) and, for one word, ``codes`` (tables, n)."""
-    (words,) = read_only(words)
+    (words,) = make_read_only(words)
 
     def work(t: int) -> None:
         word, shift, length, start = (int(x) for x in parts[t])
@@ -67,9 +67,9 @@ def sort_rows(words: np.ndarray, parts: np.ndarray, begin, rows, codes) -> None:
 
 @njit(nogil=True, cache=True)
 def _search(query, parts, begin, rows, codes, allowed, k, limit, budget, prices):
-    """The rows within ``limit``, or the ``k`` nearest of them where k > 0, as sorted keys
-    (distance * 2^32 + row); and what that cost, negative where it was given up because it would
-    cost more than ``budget``."""
+    """Find the rows within ``limit``, or the ``k`` nearest of them where k > 0, as sorted keys
+    (distance * 2^32 + row), and what that cost. The cost is negative where the search was given up
+    because it would cost more than ``budget``."""
     tables, width = parts.shape[0], query.shape[0]
     n = rows.shape[0] // tables
     keys = np.empty(2 * k + 64, np.uint64)
@@ -77,26 +77,26 @@ def _search(query, parts, begin, rows, codes, allowed, k, limit, budget, prices)
     counts = np.zeros(limit + 1, np.int64)
     within = 0
     radius = np.full(tables, -1)
-    costs = np.full(tables, prices[0])  # of the next shell: at least, then exactly
+    costs = np.full(tables, prices[0])  # of the next shell: a lower bound, then exact
     values = np.ones(tables)  # in the next shell
     exact = np.zeros(tables, np.bool_)
     firsts, lasts = np.empty(VALUES, np.int64), np.empty(VALUES, np.int64)
     hits = np.empty(2 * PIECE, np.int64)
     pending, waiting = np.empty(2 * PIECE, np.uint32), 0  # rows whose codes are read together
-    known, spent = -1, 0.0
-    while known < limit:
+    complete, spent = -1, 0.0  # all rows up to this distance have been shown
+    while complete < limit:
         t = np.argmin(costs)
         length, start = parts[t, 2], np.int64(parts[t, 3])
         value = (query[parts[t, 0]] >> parts[t, 1]) & ((np.uint64(1) << length) - np.uint64(1))
         weight = radius[t] + 1
         table = begin[start : start + (np.int64(1) << np.int64(length)) + 1]
         if not exact[t]:
-            costs[t] = shell_cost(table, value, length, weight, prices)
+            costs[t] = price_shell(table, value, length, weight, prices)
             exact[t] = True
             continue
         growth = (np.int64(length) - weight) / (weight + 1.0)
         if spent + costs[t] > TRIAL * budget:
-            left, cost, ahead = limit - known, costs[t], 0.0
+            left, cost, ahead = limit - complete, costs[t], 0.0
             while left > 0:
                 ahead += cost * min(left, tables)
                 cost *= growth
@@ -105,7 +105,7 @@ def _search(query, parts, begin, rows, codes, allowed, k, limit, budget, prices)
                 return keys[:0], -START - spent
         flips = (np.uint64(1) << np.uint64(weight)) - np.uint64(1)
         while flips < np.uint64(1) << length:
-            many, flips = runs_of_shell(table, value, length, weight, flips, firsts, lasts)
+            many, flips = find_runs(table, value, length, weight, flips, firsts, lasts)
             for i in range(many + AHEAD):
                 if i < many:
                     if width > 1:
@@ -124,18 +124,18 @@ def _search(query, parts, begin, rows, codes, allowed, k, limit, budget, prices)
                             waiting += 1
                         if waiting < PIECE and (last < end or i < many + AHEAD - 1):
                             continue
-                        near = near_rows(query, codes, pending, waiting, limit, hits)
+                        near = find_near_rows(query, codes, pending, waiting, limit, hits)
                         waiting = 0
                     else:
-                        near = near_codes(query[0], codes, first, last, limit, hits)
+                        near = find_near_codes(query[0], codes, first, last, limit, hits)
                     for h in range(near):
                         row = hits[h] if width > 1 else np.int64(rows[hits[h]])
                         at = width * row if width > 1 else hits[h]
-                        far = distance(query, codes, at)
+                        far = measure_distance(query, codes, at)
                         key = np.uint64(far) << np.uint64(32) | np.uint64(row)
                         if far > limit or key >= bound or (allowed.shape[0] and not allowed[row]):
                             continue
-                        if is_known(query, codes, at, parts, t, radius):
+                        if was_seen(query, codes, at, parts, t, radius):
                             continue
                         keys[filled] = key
                         filled += 1
@@ -152,7 +152,7 @@ def _search(query, parts, begin, rows, codes, allowed, k, limit, budget, prices)
                             keys = np.concatenate((keys, np.empty_like(keys)))
         spent += costs[t]
         radius[t] = weight
-        known += 1
+        complete += 1
         if growth <= 0:
             break  # the table has shown every row
         values[t] *= growth
@@ -163,7 +163,7 @@ def _search(query, parts, begin, rows, codes, allowed, k, limit, budget, prices)
 
 
 @njit(nogil=True, cache=True)
-def _topk_tile(queries, tables, allowed, k, bits, budget, prices, ids, out, costs):
+def _search_tile(queries, tables, allowed, k, bits, budget, prices, ids, out, costs):
     for i in range(queries.shape[0]):
         keys, costs[i] = _search(queries[i], *tables, allowed, k, bits, budget, prices)
         if costs[i] >= 0:
@@ -174,7 +174,8 @@ def _topk_tile(queries, tables, allowed, k, bits, budget, prices, ids, out, cost
 
 @njit(nogil=True, cache=True)
 def try_search(queries, tables, k, bits, budget, prices):
-    """What it costs, by the prices, to find the k nearest of each query in turn, or to give up."""
+    """The cost, in units of the prices, of a search for the k nearest of each query in turn, up to
+    where it is given up."""
     none, cost = np.empty(0, np.bool_), 0.0
     for i in range(queries.shape[0]):
         cost += abs(_search(queries[i], *tables, none, k, bits, budget, prices)[1])
@@ -183,22 +184,22 @@ def try_search(queries, tables, k, bits, budget, prices):
 
 def tables_topk(queries, tables, allowed, k, bits, budget, prices):  # type: ignore[no-untyped-def]
     """ids (Q, k), distances (Q, k) and costs (Q,), negative where a query was given up."""
-    (queries,) = read_only(queries)
+    (queries,) = make_read_only(queries)
     ids = np.empty((len(queries), k), np.int64)
     distances = np.empty((len(queries), k), np.int32)
     costs = np.empty(len(queries))
 
     def work(tile: slice) -> None:
-        several = queries[tile], tables, allowed, k, bits, budget, prices
-        _topk_tile(*several, ids[tile], distances[tile], costs[tile])
+        settings = tables, allowed, k, bits, budget, prices
+        _search_tile(queries[tile], *settings, ids[tile], distances[tile], costs[tile])
 
-    run_tasks(work, tiles(len(queries), 16))
+    run_tasks(work, cut_tiles(len(queries), 16))
     return ids, distances, costs
 
 
 def tables_within(queries, tables, allowed, radius, budget, prices):  # type: ignore[no-untyped-def]
-    """Keys of each query, (distance * 2^32 + row) ascending, and costs as ``tables_topk``."""
-    (queries,) = read_only(queries)
+    """Keys (distance * 2^32 + row) of each query, ascending, and costs as in ``tables_topk``."""
+    (queries,) = make_read_only(queries)
 
     def work(i: int) -> tuple[np.ndarray, float]:
         return _search(queries[i], *tables, allowed, 0, radius, budget, prices)

@@ -6,23 +6,23 @@ import numpy as np
 from numba import njit
 
 from rankbits.kernels.backend import run_tasks
-from rankbits.kernels.cpu.counting import read_only
+from rankbits.kernels.cpu.counting import make_read_only
 
 ROWS = 64  # rows of one task
 ASIDE = 255
-LEAST = 1e-12  # what a split must bring
+LEAST = 1e-12  # the least improvement by a split
 
 
 @njit(nogil=True, cache=True)
 def _split_level(bins, wanted, weights, node, columns, used, histogram, best, features, cuts):
-    """The best feature and cut of each node of a level, among ``columns``."""
+    """Find the best feature, among ``columns``, and cut of each node of a level."""
     nodes = best.shape[0]
     rows = wanted.shape[0]
     for column in columns:
         histogram[:nodes] = 0
-        own = bins[column]
+        row_bins = bins[column]
         for i in range(rows):
-            histogram[node[i], own[i], np.int64(wanted[i])] += weights[i]
+            histogram[node[i], row_bins[i], np.int64(wanted[i])] += weights[i]
         for k in range(nodes):
             left_minus, left_plus, right_minus, right_plus = 0.0, 0.0, 0.0, 0.0
             for b in range(used):
@@ -70,14 +70,15 @@ def _boost(bins, wanted, columns, used, features, cuts, leaves, losses):
                     minus[node[i]] += weights[i]
             if level == depth:
                 break
-            own, cut = features[turn, first : first + nodes], cuts[turn, first : first + nodes]
+            feature, cut = features[turn, first : first + nodes], cuts[turn, first : first + nodes]
             best = np.sqrt(minus[:nodes] * plus[:nodes])
             _split_level(
-                bins, wanted, weights, node, columns[turn, level], used, histogram, best, own, cut
-            )
+                bins, wanted, weights, node, columns[turn, level], used, histogram, best, feature,
+                cut,
+            )  # fmt: skip
             for i in range(rows):
                 k = node[i]
-                node[i] = 2 * k + (1 if bins[own[k], i] > cut[k] else 0)
+                node[i] = 2 * k + (1 if bins[feature[k], i] > cut[k] else 0)
         for k in range(1 << depth):
             leaves[turn, k] = 0.5 * np.log((plus[k] + 1 / rows) / (minus[k] + 1 / rows))
         for i in range(rows):
@@ -90,7 +91,7 @@ def boost_trees(bins, wanted, columns):  # type: ignore[no-untyped-def]
     features, cuts = np.zeros((rounds, nodes), np.int32), np.full((rounds, nodes), ASIDE, np.uint8)
     leaves, losses = np.empty((rounds, nodes + 1), np.float32), np.empty(rounds + 1)
     used = int(bins.max(initial=0)) + 1
-    bins, wanted, columns = read_only(bins, wanted, columns)
+    bins, wanted, columns = make_read_only(bins, wanted, columns)
     _boost(bins, wanted, columns, used, features, cuts, leaves, losses)
     return features, cuts, leaves, losses
 
@@ -111,7 +112,7 @@ def _score_tile(rows, features, thresholds, leaves, out):
 
 
 def score_trees(rows, features, thresholds, leaves):  # type: ignore[no-untyped-def]
-    rows, features, thresholds, leaves = read_only(rows, features, thresholds, leaves)
+    rows, features, thresholds, leaves = make_read_only(rows, features, thresholds, leaves)
     out = np.empty((len(rows), len(features)), np.float32)
 
     def work(start):  # type: ignore[no-untyped-def]

@@ -1,6 +1,6 @@
-"""Search of codes by float weights, the definition of a question's distance.
+"""Search of codes by float weights, as a question's distance is defined.
 
-A table for each byte of a code holds its share of the sum for all 256 values. Shares are added in
+For each byte of a code, a table holds what its 256 values add to the sum. They are added in
 float64, byte by byte, so that a code's distance has the same digits wherever it is computed.
 """
 
@@ -11,14 +11,14 @@ from numba import njit
 
 from rankbits.kernels.backend import run_tasks
 from rankbits.kernels.cpu.candidates import LARGEST, finish, offer, share_search
-from rankbits.kernels.cpu.counting import read_only, tiles
+from rankbits.kernels.cpu.counting import cut_tiles, make_read_only
 from rankbits.kernels.cpu.popcount import popcount
 
 RUN = 1024
 
 
 @njit(nogil=True, cache=True)
-def _tables(weights):
+def _make_tables(weights):
     """float64 (bytes, 256): for each byte of a code the sum of |weights| where signs differ."""
     bits = weights.shape[0]
     out = np.zeros((-(-bits // 8), 256), np.float64)
@@ -37,7 +37,7 @@ def _tables(weights):
 
 @njit(nogil=True, cache=True)
 def _weigh(tables, x, row):
-    """The sum of one code, float64: word by word, byte by byte, always in the same order."""
+    """The sum of one code, float64: byte by byte, always in the same order."""
     total = 0.0
     for place in range(tables.shape[0]):
         value = (x[place // 8, row] >> np.uint64(8 * (place % 8))) & np.uint64(255)
@@ -46,36 +46,37 @@ def _weigh(tables, x, row):
 
 
 @njit(nogil=True, cache=True)
-def _weights_tile(weights, x, start, stop, k, bases, inverses, ids, out):
+def _search_tile(weights, x, start, stop, k, bases, inverses, ids, out):
     keep = min(k, stop - start)
     room = min(k + max(k, 16), stop - start)
-    found = np.empty((weights.shape[0], room), np.float64)
+    distances = np.empty((weights.shape[0], room), np.float64)
     rows = np.empty((weights.shape[0], room), np.int64)
     fill = np.zeros(weights.shape[0], np.int64)
     run = np.empty(RUN, np.float32)
     for i in range(weights.shape[0]):
-        tables, near = _tables(weights[i]), np.inf
+        tables, near = _make_tables(weights[i]), np.inf
         for s in range(start, stop, RUN):
             e = min(s + RUN, stop)
             for j in range(s, e):
-                run[j - s] = _distance(_weigh(tables, x, j), bases[i], inverses, j)
-            fill[i], near = offer(run[: e - s], s, near, fill[i], keep, found[i], rows[i])
-    finish(found, rows, fill, keep, ids, out)
+                run[j - s] = _scale_sum(_weigh(tables, x, j), bases[i], inverses, j)
+            fill[i], near = offer(run[: e - s], s, near, fill[i], keep, distances[i], rows[i])
+    finish(distances, rows, fill, keep, ids, out)
 
 
 @njit(nogil=True, cache=True)
-def _distance(total, base, inverses, row):
+def _scale_sum(total, base, inverses, row):
+    """The float32 distance of a row from its sum; with ``inverses``, scaled."""
     far = (2 * total - base) * inverses[row] if len(inverses) else total
     return np.float32(min(far, LARGEST))
 
 
 @njit(nogil=True, cache=True)
-def _rows_tile(weights, x, rows, bases, inverses, out):
+def _weigh_tile(weights, x, rows, bases, inverses, out):
     for i in range(weights.shape[0]):
-        tables = _tables(weights[i])
+        tables = _make_tables(weights[i])
         for j in range(rows.shape[1]):
             row = rows[i, j]
-            out[i, j] = _distance(_weigh(tables, x, row), bases[i], inverses, row)
+            out[i, j] = _scale_sum(_weigh(tables, x, row), bases[i], inverses, row)
 
 
 def weights_topk(
@@ -86,15 +87,15 @@ def weights_topk(
     inverses: np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     factors = np.empty(0, np.float32) if inverses is None else inverses
-    weights, words, factors = read_only(weights, words, factors)
+    weights, words, factors = make_read_only(weights, words, factors)
 
-    def work(start, stop, tile, ids, found):  # type: ignore[no-untyped-def]
-        _weights_tile(weights[tile], words, start, stop, k, bases[tile], factors, ids, found)
+    def work(start, stop, tile, ids, distances):  # type: ignore[no-untyped-def]
+        _search_tile(weights[tile], words, start, stop, k, bases[tile], factors, ids, distances)
 
     return share_search(work, len(weights), words.shape[1], k, np.float32)
 
 
-def weights_of_rows(
+def weigh_rows(
     weights: np.ndarray,
     words: np.ndarray,
     rows: np.ndarray,
@@ -102,10 +103,10 @@ def weights_of_rows(
     inverses: np.ndarray | None,
 ) -> np.ndarray:
     factors = np.empty(0, np.float32) if inverses is None else inverses
-    weights, words, factors = read_only(weights, words, factors)
+    weights, words, factors = make_read_only(weights, words, factors)
     rows, out = np.ascontiguousarray(rows, np.int64), np.empty(rows.shape, np.float32)
     run_tasks(
-        lambda tile: _rows_tile(weights[tile], words, rows[tile], bases[tile], factors, out[tile]),
-        tiles(len(weights)),
+        lambda tile: _weigh_tile(weights[tile], words, rows[tile], bases[tile], factors, out[tile]),
+        cut_tiles(len(weights)),
     )
     return out

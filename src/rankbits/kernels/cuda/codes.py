@@ -1,8 +1,8 @@
 """Hamming search in Triton: the nearest k, or all within a radius.
 
-The k nearest are those of a question whose weights are all 1 or -1. For a radius a program holds a
-few queries and walks a stretch of the database: a first walk counts what lies within, a second one
-writes it down, in order of rows: what each stretch will write is known from its own histogram.
+The k nearest are those of a question whose weights are all 1 or -1. For a radius, a program holds a
+few queries and walks a stretch of the database. The first walk counts what lies within; the second
+writes it in order of rows, to places that follow from the counts of each stretch.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import triton.language as tl
 from rankbits.kernels.cuda.counting import (
     AT_ONCE,
     COLUMNS,
-    both_on_device,
     count_classes,
     count_differing,
     count_grades,
     count_parts,
     count_shared,
-    on_device,
+    move_both,
+    move_words,
 )
-from rankbits.kernels.cuda.nearest import Asked, find_nearest, spread_bits
+from rankbits.kernels.cuda.nearest import DeviceQuestions, find_nearest, spread_bits
 
 __all__ = [
     "count_classes",
@@ -32,7 +32,7 @@ __all__ = [
     "hamming",
     "hamming_topk",
     "hamming_within",
-    "on_device",
+    "move_words",
 ]
 
 
@@ -41,7 +41,7 @@ def _write_kernel(
     queries, words, places, ids, distances, radius, rows, columns, stretch, W,
     COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Rows within the radius, from the place of the query and stretch on."""
+    """Write the rows within the radius, from the place of this query and stretch on."""
     row = tl.program_id(0).to(tl.int64)
     part = tl.program_id(1).to(tl.int64)
     first = part * stretch
@@ -60,15 +60,15 @@ def _write_kernel(
 
 
 def hamming_topk(left, right, k, bits):  # type: ignore[no-untyped-def]
-    queries, words = both_on_device(left, right)
+    queries, words = move_both(left, right)
     weights = 2 * spread_bits(queries.T.contiguous())[: len(queries)] - 1
     positive = weights.clamp(min=0).sum(1, dtype=torch.int32)
-    ids, distances = find_nearest(Asked(weights, positive), words, k)
+    ids, distances = find_nearest(DeviceQuestions(weights, positive), words, k)
     return ids, distances.astype(np.int32)
 
 
 def hamming_within(left, right, radius, bits):  # type: ignore[no-untyped-def]
-    queries, words = both_on_device(left, right)
+    queries, words = move_both(left, right)
     offsets, every, far = [np.zeros(1, np.int64)], [], []
     for s in range(0, len(left), AT_ONCE):
         part = queries[s : s + AT_ONCE].contiguous()
@@ -91,16 +91,16 @@ def hamming_within(left, right, radius, bits):  # type: ignore[no-untyped-def]
 
 
 def hamming(left, right, out):  # type: ignore[no-untyped-def]
-    """All distances; a product of signs would do as well, but here bits stay bits."""
-    queries, words = both_on_device(left, right)
+    """All distances, byte by byte from a table of popcounts."""
+    queries, words = move_both(left, right)
     step = max(1, (1 << 26) // words.shape[1])
     table = torch.tensor([bin(i).count("1") for i in range(256)], device=words.device)
     table = table.to(torch.int32)
     for s in range(0, len(left), step):
         part = queries[s : s + step]
-        found = torch.zeros((len(part), words.shape[1]), dtype=torch.int32, device=words.device)
+        total = torch.zeros((len(part), words.shape[1]), dtype=torch.int32, device=words.device)
         for w in range(words.shape[0]):
             differing = part[:, w, None] ^ words[w]
             for shift in (0, 8, 16, 24):
-                found += table[(differing >> shift) & 255]
-        out[s : s + step] = found.cpu().numpy()
+                total += table[(differing >> shift) & 255]
+        out[s : s + step] = total.cpu().numpy()

@@ -1,8 +1,8 @@
-"""Hamming distances in Triton, counted.
+"""Counts of Hamming distances in Triton.
 
-A program holds a few queries and walks a stretch of the database. It gives each distance its place
-in a histogram in shared memory, one for each query, so that no two programs touch one counter and
-nothing depends on their order.
+A program holds a few queries and walks a stretch of the database. It counts distances in a
+histogram of its own for each query, so that no two programs share a counter and the result does not
+depend on their order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 QUERIES = 4  # queries a program holds together: each word it loads serves all of them
-COLUMNS = 512  # rows of the database it looks at together
+COLUMNS = 512  # rows of the database that it compares together
 PROGRAMS = 2048  # enough to keep every multiprocessor busy
 AT_ONCE = 4096  # queries whose histograms are in memory at a time
 
@@ -22,25 +22,25 @@ AT_ONCE = 4096  # queries whose histograms are in memory at a time
 @triton.jit
 def count_differing(queries, words, row, column, rows, columns, W, QUERIES: tl.constexpr,
                COLUMNS: tl.constexpr):  # fmt: skip
-    """int32 (QUERIES, COLUMNS)."""
-    found = tl.zeros((QUERIES, COLUMNS), tl.int32)
+    """Hamming distances int32 (QUERIES, COLUMNS)."""
+    total = tl.zeros((QUERIES, COLUMNS), tl.int32)
     for w in range(W):
         theirs = tl.load(words + w * columns + column, mask=column < columns, other=0)
         ours = tl.load(queries + row * W + w, mask=row < rows, other=0)
-        found += libdevice.popc(ours[:, None] ^ theirs[None, :])
-    return found
+        total += libdevice.popc(ours[:, None] ^ theirs[None, :])
+    return total
 
 
 @triton.jit
-def _shared(query_sets, sets, row, column, rows, columns, L, most, QUERIES: tl.constexpr,
+def _count_common(query_sets, sets, row, column, rows, columns, L, most, QUERIES: tl.constexpr,
             COLUMNS: tl.constexpr):  # fmt: skip
-    """Labels in common, at most ``most``."""
-    found = tl.zeros((QUERIES, COLUMNS), tl.int32)
+    """The number of common labels, at most ``most``."""
+    total = tl.zeros((QUERIES, COLUMNS), tl.int32)
     for w in range(L):
         theirs = tl.load(sets + w * columns + column, mask=column < columns, other=0)
         ours = tl.load(query_sets + row * L + w, mask=row < rows, other=0)
-        found += libdevice.popc(ours[:, None] & theirs[None, :])
-    return tl.minimum(found, most)
+        total += libdevice.popc(ours[:, None] & theirs[None, :])
+    return tl.minimum(total, most)
 
 
 @triton.jit
@@ -48,7 +48,8 @@ def _count_kernel(
     queries, words, mine, theirs, partial, rows, columns, stretch, W, L, most,
     KIND: tl.constexpr, BINS: tl.constexpr, QUERIES: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Items by (stretch, query, distance x grades + grade); the last bin is for none."""
+    """Count items by (stretch, query, distance x grades + grade); the last bin counts columns past
+    the end."""
     slot = tl.arange(0, QUERIES)
     row = tl.program_id(0).to(tl.int64) * QUERIES + slot
     first = tl.program_id(1).to(tl.int64) * stretch
@@ -62,7 +63,7 @@ def _count_kernel(
             other = tl.load(theirs + column, mask=column < columns, other=0)
             key = key * 2 + (own[:, None] == other[None, :]).to(tl.int32)
         if KIND == 2:
-            key = key * (most + 1) + _shared(
+            key = key * (most + 1) + _count_common(
                 mine, theirs, row, column, rows, columns, L, most, QUERIES, COLUMNS
             )
         if KIND == 3:
@@ -75,18 +76,22 @@ def _count_kernel(
     tl.store(partial + at + tl.arange(0, QUERIES * BINS), total)
 
 
-def on_device(words: np.ndarray, device: str | torch.device = "cuda") -> torch.Tensor:
-    """Words (W, n) uint64 as int32 (2 W, n) on a device."""
+def move_words(
+    words: torch.Tensor | np.ndarray, device: str | torch.device = "cuda"
+) -> torch.Tensor:
+    """Move words (W, n) uint64 to a device, as int32 (2 W, n); a tensor stays where it is."""
+    if isinstance(words, torch.Tensor):
+        return words
     halves = np.ascontiguousarray(words).view(np.uint32).reshape(*words.shape, 2)
     moved = torch.from_numpy(halves.view(np.int32).copy()).to(device)
     return moved.permute(0, 2, 1).reshape(2 * words.shape[0], words.shape[1]).contiguous()
 
 
-def both_on_device(
+def move_both(
     left: np.ndarray, right: torch.Tensor | np.ndarray
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Query words (Q, 2 W) and database words (2 W, n), int32 on one device."""
-    database = right if isinstance(right, torch.Tensor) else on_device(right)
+    database = move_words(right)
     halves = np.ascontiguousarray(left).view(np.int32).reshape(len(left), -1)
     return torch.from_numpy(halves.copy()).to(database.device), database
 
@@ -113,35 +118,36 @@ def count_parts(
     return out[:, :rows, :keys], stretch
 
 
-def _counts(left, right, bits, kind, most, mine=None, theirs=None):  # type: ignore[no-untyped-def]
-    queries, words = both_on_device(left, right)
-    grades = 1 if kind == 0 else most + 1
+def _count(left, right, bits, kind, most, mine, theirs):  # type: ignore[no-untyped-def]
+    queries, words = move_both(left, right)
+    grades = most + 1
     out = np.empty((len(left), bits + 1, grades), np.int64)
     for s in range(0, len(left), AT_ONCE):
         part = slice(s, s + AT_ONCE)
         own = None if mine is None else mine[part].contiguous()
         grade_rows = theirs[part].contiguous() if kind == 3 else theirs
-        found, _ = count_parts(
+        partial, _ = count_parts(
             queries[part].contiguous(), words, (bits + 1) * grades, kind, most, own, grade_rows
         )
-        out[part] = found.sum(0, dtype=torch.int64).view(-1, bits + 1, grades).cpu().numpy()
+        out[part] = partial.sum(0, dtype=torch.int64).view(-1, bits + 1, grades).cpu().numpy()
     return out
 
 
 def count_classes(left, right, query_labels, database_labels, bits):  # type: ignore[no-untyped-def]
-    device = right.device if isinstance(right, torch.Tensor) else "cuda"
+    words = move_words(right)
     mine, theirs = (
-        torch.from_numpy(np.array(x)).to(device) for x in (query_labels, database_labels)
+        torch.from_numpy(np.array(x)).to(words.device) for x in (query_labels, database_labels)
     )
-    return _counts(left, right, bits, 1, 1, mine, theirs)
+    return _count(left, words, bits, 1, 1, mine, theirs)
 
 
 def count_shared(left, right, query_sets, database_sets, bits, most):  # type: ignore[no-untyped-def]
-    theirs = on_device(database_sets, right.device if isinstance(right, torch.Tensor) else "cuda")
-    mine, _ = both_on_device(query_sets, theirs)
-    return _counts(left, right, bits, 2, most, mine, theirs)
+    words = move_words(right)
+    mine, theirs = move_both(query_sets, move_words(database_sets, words.device))
+    return _count(left, words, bits, 2, most, mine, theirs)
 
 
 def count_grades(left, right, grades, bits, most):  # type: ignore[no-untyped-def]
-    device = right.device if isinstance(right, torch.Tensor) else "cuda"
-    return _counts(left, right, bits, 3, most, None, torch.from_numpy(np.array(grades)).to(device))
+    words = move_words(right)
+    theirs = torch.from_numpy(np.array(grades)).to(words.device)
+    return _count(left, words, bits, 3, most, None, theirs)

@@ -1,7 +1,7 @@
-"""Losses over soft histograms on a GPU: which of the kernels in ``tiles.py`` a tile needs.
+"""Losses over soft histograms on a GPU: choose the kernels in ``tiles.py`` that a tile needs.
 
-A small batch is bound by launches, so one kernel goes from products to losses and slopes. A large
-one is bound by work: its columns are split among programs, and a second kernel judges the sums.
+Launches limit a small batch, so one kernel goes from products to losses and slopes. Work limits a
+large one: its columns are split among programs, and a second kernel judges the sums.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import torch
 from rankbits.kernels.cuda import tiles
 from rankbits.kernels.cuda.launch import Launch, divide_up, find_power
 from rankbits.kernels.cuda.quality import find_table
-from rankbits.kernels.histogram import Judged, Pairs, Setting
+from rankbits.kernels.histogram import Pairs, QueryLosses, Setting
 from rankbits.kernels.reference import histogram as reference
 
-BINS = 16  # bins held by one program that counts
-ROWS, COLUMNS = 4, 64  # pairs it looks at together
+BINS = 16  # bins of one program that counts
+ROWS, COLUMNS = 4, 64  # pairs that it counts together
 PROGRAMS = 4096  # enough to keep every multiprocessor busy
 TOGETHER = 1 << 28  # rows x columns x bins up to which one kernel counts and judges
-FEW = 1024  # queries up to which every program that spreads averages for itself
-SCATTERED = 1 << 19  # slopes up to which they are read as they lie, from the caches
+FEW = 1024  # up to this many queries, every program of ``spread`` computes the mean itself
+SCATTERED = 1 << 19  # up to this many slopes fit the caches and need not be reordered
 
 
 def count_planes(levels: int) -> int:
@@ -29,7 +29,7 @@ def count_planes(levels: int) -> int:
 
 
 def _list_pairs(pairs: Pairs) -> tuple[tuple[torch.Tensor, ...], tuple[bool, int, int]]:
-    """((grades, left, right, own), (CLASSES, OWN, offset)): what is not used is any tensor."""
+    """((grades, left, right, own), (CLASSES, OWN, offset)); unused places hold any tensor."""
     if pairs.classes is None:
         return (pairs.grades(),) * 4, (False, 0, 0)
     left, right = (t.contiguous() for t in pairs.classes)
@@ -54,7 +54,7 @@ def _plan_judging(
     grading: tuple[bool, int, int],
     together: int,
 ) -> tuple[Launch, Launch | None, int]:
-    """(kernel, None, 0), or (kernel that counts, kernel that judges, parts that columns have)."""
+    """(kernel, None, 0), or (kernel that counts, kernel that judges, number of column parts)."""
     formula, levels, bins, scale, graded = facts
     classes, own, offset = grading
     width, places = max(16, find_power(bins + 1)), columns + 4
@@ -85,7 +85,7 @@ def _plan_judging(
     return count, value, splits
 
 
-def judge(products: torch.Tensor, pairs: Pairs, setting: Setting, judged: Judged) -> None:
+def judge(products: torch.Tensor, pairs: Pairs, setting: Setting, losses: QueryLosses) -> None:
     rows, columns = products.shape
     if not rows:
         return
@@ -94,10 +94,10 @@ def judge(products: torch.Tensor, pairs: Pairs, setting: Setting, judged: Judged
     if setting.gains is not None:
         gains, census = setting.gains, _count_grades(graders[0], setting.levels)
     facts = setting.formula, setting.levels, setting.bins, setting.scale, setting.gains is not None
-    stride = judged.values.stride(0)
+    stride = losses.values.stride(0)
     first, second, splits = _plan_judging(rows, columns, stride, facts, grading, TOGETHER)
     outcome = (
-        gains, census, find_table(columns + 4, products.device), judged.values, judged.slopes
+        gains, census, find_table(columns + 4, products.device), losses.values, losses.slopes
     )  # fmt: skip
     if second is None:
         first(products, *graders, *outcome)
@@ -117,14 +117,14 @@ def average(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     loss = values.new_empty((), dtype=dtype)
     if not alone and values.shape[1] <= FEW:
-        return loss, loss  # ``spread`` averages: one launch less
+        return loss, loss  # ``spread`` computes the mean, which saves a launch
     share = values.new_empty(())
     _plan_average(values.shape[1])(values, loss, share)
     return loss, share
 
 
 def turn(slopes: torch.Tensor) -> torch.Tensor:
-    """Slopes cell by cell, as the definition's; few enough stay as they are, query by query."""
+    """Slopes by cell, as in the reference; few slopes stay as they are, by query."""
     return slopes if slopes.numel() <= SCATTERED else reference.turn(slopes)
 
 
@@ -154,7 +154,7 @@ def spread(
     products: torch.Tensor,
     pairs: Pairs,
     setting: Setting,
-    judged: Judged,
+    losses: QueryLosses,
     both: torch.Tensor | None,
     loss: torch.Tensor,
     share: torch.Tensor,
@@ -164,9 +164,9 @@ def spread(
         return
     graders, grading = _list_pairs(pairs)
     gains = graders[0] if setting.gains is None else setting.gains
-    other = judged.slopes if both is None else both
+    other = losses.slopes if both is None else both
     facts = setting.levels, setting.bins, setting.scale, setting.gains is not None
     launch = _plan_spreading(
         rows, columns, facts, grading, both is not None, other.ndim == 2, share is not loss
     )
-    launch(products, *graders, gains, judged.slopes, other, judged.values, loss, share)
+    launch(products, *graders, gains, losses.slopes, other, losses.values, loss, share)

@@ -1,6 +1,6 @@
-"""How a kernel is launched: on the device of its tensors, and soon.
+"""Launch kernels on the device of their tensors, with little delay.
 
-What runs on the host is plain Python: ``triton.cdiv`` and its like may also be called in a kernel,
+Arithmetic on the host is plain Python: ``triton.cdiv`` and the like can also be called in a kernel,
 and take microseconds to find out that they are not.
 """
 
@@ -12,13 +12,13 @@ from typing import Any
 import torch
 import triton
 
-# versions whose compiled kernels are called as below; others go by Triton's own way
+# versions whose compiled kernels can be called directly as below; others go through Triton
 DIRECT = (3, 3) <= tuple(int(part) for part in triton.__version__.split(".")[:2]) <= (3, 6)
 WARPS = 4
 
 
-def on_device(x: torch.Tensor) -> AbstractContextManager[Any]:
-    """The device of ``x`` made the current one; nothing to do where it is."""
+def use_device(x: torch.Tensor) -> AbstractContextManager[Any]:
+    """A context in which the device of ``x`` is the current one."""
     if not x.is_cuda or torch.cuda.current_device() == x.device.index:
         return nullcontext()
     return torch.cuda.device(x.device)
@@ -29,7 +29,7 @@ def divide_up(number: int, size: int) -> int:
 
 
 def find_power(number: int) -> int:
-    """The least power of two that is not less."""
+    """The least power of two that is not below ``number``."""
     return 1 << max(0, number - 1).bit_length()
 
 
@@ -37,9 +37,9 @@ class Launch:
     """A kernel with its grid, numbers and constants: call it with tensors, again and again.
 
     The kernel's arguments are tensors, then ``numbers``, then ``constants`` by name. Triton looks
-    at all of them to find which of its compiled kernels is meant, and that takes several times as
-    long as the launch. The same numbers and constants mean the same kernel, so it is kept, by
-    device and dtypes. A tensor that does not start at a multiple of 16 bytes goes the long way.
+    at all of them to find the compiled kernel, which takes several times as long as the launch. The
+    same numbers and constants mean the same kernel, so it is kept here, by device and dtypes.
+    Triton launches where a tensor does not start at a multiple of 16 bytes.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Launch:
                 compiled.packed_metadata, None, None, None, *pointers, *self.rest,
             )  # fmt: skip
             return
-        with on_device(tensors[0]):
+        with use_device(tensors[0]):
             compiled = self.kernel[self.grid](
                 *tensors, *self.numbers, **self.constants, num_warps=WARPS
             )

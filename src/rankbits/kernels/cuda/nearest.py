@@ -2,9 +2,9 @@
 
 With bits b of 0 and 1, the sum of |w| where signs differ is (the sum of positive w) - <w, b>. So a
 search is a product of bytes: the bits of a stretch of codes are spread into bytes and multiplied,
-and only the least distance of each tile of rows is written down. The k tiles with the least
-distances, and of equal ones the first, hold the k nearest rows: each of these tiles has a row that
-comes before any row outside. Their distances are then found again, and sorted by (distance, row).
+and only the least distance of each tile of rows is written. The k tiles with the least distances,
+the first among equal ones, hold the k nearest rows: each of these tiles has a row that comes before
+any row outside. Their distances are then computed again, and sorted by (distance, row).
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import torch
 import triton
 import triton.language as tl
 
-from rankbits.kernels.cuda.launch import divide_up, on_device
+from rankbits.kernels.cuda.launch import divide_up, use_device
 
-TILE = 128  # rows of the database whose least distance is written down
+TILE = 128  # rows of the database of which only the least distance is written
 AT_ONCE = 4096  # questions searched together
 STRETCH = 1 << 28  # bytes of bits spread at a time
-CELLS = 1 << 26  # distances found again at a time
+CELLS = 1 << 26  # distances computed again at a time
 SHAPE: dict[str, Any] = {"num_warps": 4, "num_stages": 2}
 
 
 @triton.jit
 def _spread_kernel(words, out, first, columns, W, TILE: tl.constexpr):
-    """Bits of ``words`` int32 (W, columns) from ``first`` on, 0 or 1 in the order of codes, int8
-    (tiles x TILE, 32 W) in fours as int32; 0 past the end."""
+    """Write the bits of ``words`` int32 (W, columns) from column ``first`` on as bytes of 0 and 1
+    in the order of codes, int8 (tiles x TILE, 32 W), four to an int32; 0 past the end."""
     column = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
     w = tl.program_id(1).to(tl.int64)
     four = tl.arange(0, 8)
@@ -58,8 +58,8 @@ def _least_kernel(
     weights, positive, codes, slopes, bases, inverses, out, first, rows, columns, tiles, K,
     SCALED: tl.constexpr, QUESTIONS: tl.constexpr, TILE: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """(least order << 32 | tile) of each tile of a stretch that starts at row ``first``, int64
-    (rows, tiles). ``weights`` int8 (padded rows, K), ``codes`` int8 (tiles x TILE, K)."""
+    """Write (least order << 32 | tile) for each tile of a stretch that starts at row ``first``,
+    int64 (rows, tiles). ``weights`` int8 (padded rows, K), ``codes`` int8 (tiles x TILE, K)."""
     row = tl.program_id(0).to(tl.int64) * QUESTIONS + tl.arange(0, QUESTIONS)
     tile = tl.program_id(1).to(tl.int64)
     column = tile * TILE + tl.arange(0, TILE)
@@ -90,8 +90,8 @@ def _open_kernel(
     weights, positive, words, slopes, bases, inverses, chosen, out, columns, number, W,
     SCALED: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """(order << 32 | place) of the rows of ``chosen`` tiles (rows, number), int64 (rows, number x
-    TILE); the largest number past the end."""
+    """Write (order << 32 | place) for the rows of ``chosen`` tiles (rows, number), int64 (rows,
+    number x TILE); the largest int64 past the end."""
     row, place = tl.program_id(0).to(tl.int64), tl.program_id(1)
     tile = tl.load(chosen + row * number + place)
     column = tile * TILE + tl.arange(0, TILE)
@@ -114,7 +114,7 @@ def _open_kernel(
     tl.store(out + row * number * TILE + at, tl.where(inside, key, 0x7FFFFFFFFFFFFFFF))
 
 
-class Asked(NamedTuple):
+class DeviceQuestions(NamedTuple):
     """Questions on a device: whole weights int8 (Q, 32 W) in the order of bits, the sum of the
     positive ones int32 (Q,), and where distances are scaled, slopes and bases float32 (Q,)."""
 
@@ -123,9 +123,9 @@ class Asked(NamedTuple):
     slopes: torch.Tensor | None = None
     bases: torch.Tensor | None = None
 
-    def part(self, rows: slice) -> Asked:
+    def take(self, rows: slice) -> DeviceQuestions:
         sides: list[Any] = [None if side is None else side[rows].contiguous() for side in self]
-        return Asked(*sides)
+        return DeviceQuestions(*sides)
 
 
 def spread_bits(words: torch.Tensor, first: int = 0, number: int | None = None) -> torch.Tensor:
@@ -138,14 +138,14 @@ def spread_bits(words: torch.Tensor, first: int = 0, number: int | None = None) 
 
 
 def _choose_tiles(
-    asked: Asked, words: torch.Tensor, k: int, inverses: torch.Tensor | None
+    questions: DeviceQuestions, words: torch.Tensor, k: int, inverses: torch.Tensor | None
 ) -> torch.Tensor:
     """The tiles that hold the k nearest, int64 (Q, at most k), in order."""
-    rows, (width, columns) = len(asked.weights), words.shape
+    rows, (width, columns) = len(questions.weights), words.shape
     together = 16 if rows <= 16 else 64 if rows <= 64 else 128
     groups, size = divide_up(rows, together), 32 * width
-    padded = asked.weights.new_zeros((groups * together, size))
-    padded[:rows] = asked.weights
+    padded = questions.weights.new_zeros((groups * together, size))
+    padded[:rows] = questions.weights
     stretch = max(1, STRETCH // (TILE * size)) * TILE
     best = None
     for first in range(0, columns, stretch):
@@ -153,7 +153,7 @@ def _choose_tiles(
         tiles = len(codes) // TILE
         keys = torch.empty((rows, tiles), dtype=torch.int64, device=words.device)
         _least_kernel[(groups, tiles)](
-            padded, asked.positive, codes, asked.slopes, asked.bases, inverses, keys,
+            padded, questions.positive, codes, questions.slopes, questions.bases, inverses, keys,
             first, rows, columns, tiles, size, SCALED=inverses is not None,
             QUESTIONS=together, TILE=TILE, STEP=128 if size % 128 == 0 else 64,
             enable_fp_fusion=False, **SHAPE,
@@ -168,15 +168,16 @@ def _choose_tiles(
 
 
 def _open_tiles(
-    asked: Asked, words: torch.Tensor, k: int, inverses: torch.Tensor | None, chosen: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+    questions: DeviceQuestions, words: torch.Tensor, k: int, inverses: torch.Tensor | None,
+    chosen: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """Rows int64 and orders int64 (Q, k) of the nearest in the chosen tiles."""
     rows, number = chosen.shape
     out = torch.empty((rows, number * TILE), dtype=torch.int64, device=words.device)
     _open_kernel[(rows, number)](
-        asked.weights, asked.positive, words, asked.slopes, asked.bases, inverses, chosen, out,
-        words.shape[1], number, words.shape[0], SCALED=inverses is not None, TILE=TILE,
-        enable_fp_fusion=False,
+        questions.weights, questions.positive, words, questions.slopes, questions.bases,
+        inverses, chosen, out, words.shape[1], number, words.shape[0],
+        SCALED=inverses is not None, TILE=TILE, enable_fp_fusion=False,
     )  # fmt: skip
     keys = out.topk(k, dim=1, largest=False).values
     place = keys & 0xFFFFFFFF
@@ -184,20 +185,20 @@ def _open_tiles(
 
 
 def find_nearest(
-    asked: Asked, words: torch.Tensor, k: int, inverses: torch.Tensor | None = None
+    questions: DeviceQuestions, words: torch.Tensor, k: int, inverses: torch.Tensor | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows and orders of the k nearest, int64 (Q, k), by (order, row). The order is the distance,
     and with ``inverses`` float32 (columns,) the bits of (slope x distance - base) x inverse."""
-    count = len(asked.weights)
+    count = len(questions.weights)
     ids, orders = np.empty((count, k), np.int64), np.empty((count, k), np.int64)
-    with on_device(words):
+    with use_device(words):
         for start in range(0, count, AT_ONCE):
-            many = asked.part(slice(start, start + AT_ONCE))
+            many = questions.take(slice(start, start + AT_ONCE))
             chosen = _choose_tiles(many, words, k, inverses)
             step = max(1, CELLS // (chosen.shape[1] * TILE))
             for at in range(0, len(chosen), step):
                 span = slice(at, at + step)
-                nearest = _open_tiles(many.part(span), words, k, inverses, chosen[span])
+                nearest = _open_tiles(many.take(span), words, k, inverses, chosen[span])
                 to = slice(start + at, start + at + len(nearest[0]))
                 ids[to], orders[to] = (side.cpu().numpy() for side in nearest)
     return ids, orders

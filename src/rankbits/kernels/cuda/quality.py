@@ -28,7 +28,7 @@ def find_table(places: int, device: torch.device) -> torch.Tensor:
 
 @functools.cache
 def _make_table(size: int, device: torch.device) -> torch.Tensor:
-    """Made once and never freed, for a CUDA graph may hold its address."""
+    """Make a table that is never freed, for a CUDA graph may hold its address."""
     terms = torch.tensor(continuation.LI_TERMS, dtype=torch.float64)
     sums = continuation.cumulative_discount(size, torch.device("cpu"))
     return torch.cat([terms, sums]).to(device)
@@ -36,7 +36,7 @@ def _make_table(size: int, device: torch.device) -> torch.Tensor:
 
 @triton.jit
 def _expand_tail(z):
-    # numbers stand in the formulas: one that is given a name first is rounded to float32
+    # constants are written in the formulas: Triton rounds a constant with a name to float32
     u = 1 / (z * z)
     value = 31.0 / 8064 + u * (-127.0 / 30720 + u * (511.0 / 67584))
     value = u * (1.0 / 24 + u * (-7.0 / 960 + u * value))
@@ -84,7 +84,7 @@ def _mean_reciprocal(a, c):
 def _exact_ap(g, c, p, a):
     many = c >= 0.5
     few = c < 0.5
-    # where c is past a half everything comes of R(a + 1, c - 1), so that no pole is met
+    # where c is past a half everything follows from R(a + 1, c - 1), which has no pole
     r, r_a, r_c = _mean_reciprocal(tl.where(few, a, a + 1), tl.where(few, c, c - 1))
     first = 1 / (a + 1)
     whole = tl.where(many, c, 1.0)
@@ -158,7 +158,7 @@ def _cumulate(x, table, places, SPLINE: tl.constexpr):
 def _find_discount(c, a, table, places, SPLINE: tl.constexpr):
     tiny = c < 1e-4
     low, low1, _ = _cumulate(a, table, places, SPLINE)
-    # a bin next to empty has the discount in its middle
+    # a bin that is nearly empty has the discount in its middle
     high, high1, bend = _cumulate(tl.where(tiny, a + c / 2, a + c), table, places, SPLINE)
     items = tl.where(tiny, 1.0, c)
     mean = tl.where(tiny, high1, (high - low) / items)
@@ -187,7 +187,7 @@ def _judge_information(others, gained, n0, n1):
 
 @triton.jit
 def _judge_rows(others, gained, every, n0, n1, table, places, FORMULA: tl.constexpr):
-    """(quality (rows,), its derivatives by gained and by every (rows, bins)), not yet divided."""
+    """(quality (rows,), its derivatives by ``gained`` and ``every`` (rows, bins)), undivided."""
     if FORMULA == "mihash":
         quality, by_g, by_c = _judge_information(others, gained, n0, n1)
     else:
@@ -244,7 +244,7 @@ def finish_rows(
     scale, FORMULA: tl.constexpr, NDCG: tl.constexpr, GRADED: tl.constexpr,
     ROWS: tl.constexpr, BINS: tl.constexpr,
 ):  # fmt: skip
-    """Counts (ROWS, BINS) of both planes become losses and slopes."""
+    """Turn counts (ROWS, BINS) of both planes into losses and slopes."""
     c0 = c0.to(tl.float64)
     c1 = c1.to(tl.float64)
     inside = row < rows

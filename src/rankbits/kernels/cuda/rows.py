@@ -1,4 +1,4 @@
-"""Rows of unit length, and the way back from scaled rows, in Triton; sums are in float64."""
+"""Rows of unit length, and gradients through scaled rows, in Triton; sums are in float64."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import triton.language as tl
 
 from rankbits.kernels.cuda.launch import Launch, divide_up, find_power
 
-SIZE = 1024  # numbers of a program
+SIZE = 1024  # numbers that one program scales
 
 
 @triton.jit(do_not_specialize=["dim"])

@@ -1,9 +1,9 @@
 """The kernels of losses over soft histograms: tiles of products in, losses or derivatives out.
 
-A GPU has no cheap scatter into registers, but arithmetic to spare: each program holds a few rows
-and bins and a stretch of columns, and adds max(0, 1 - |t - l|) of every item to every bin. Sums
-across threads and stretches are taken at the end, in a fixed order: the result does not vary from
-run to run.
+A GPU scatters slowly into registers, but has arithmetic to spare: each program holds a few rows and
+bins and a stretch of columns, and adds max(0, 1 - |t - l|) of every item to every bin. Sums across
+threads and stretches are taken at the end, in a fixed order, so that every run gives the same
+result.
 
 Two planes are counted: with two grades (``GRADED`` false) the items of each; with more, all items
 and their gains. Slopes have the same two planes: of a grade, or of any item and of a unit of gain.
@@ -16,7 +16,7 @@ import triton.language as tl
 
 from rankbits.kernels.cuda.quality import finish_rows
 
-UNSEEN = (  # whole numbers that make no difference to the code of a kernel
+UNSEEN = (  # numbers for which Triton need not compile a kernel anew
     "offset", "rows", "columns", "stride", "levels", "bins", "places", "blocks", "splits", "scale",
     "half", "ratio",
 )  # fmt: skip
@@ -27,7 +27,7 @@ def _grade(
     grades, left, right, own, offset, row, column, rows, columns, stop,
     CLASSES: tl.constexpr, OWN: tl.constexpr,
 ):  # fmt: skip
-    """int32 (ROWS, COLUMNS): grades of a block, read or made of classes; 255 outside."""
+    """The grades of a block, int32 (ROWS, COLUMNS), from ``grades`` or classes; 255 outside."""
     inside = (row < rows)[:, None] & (column < stop)[None, :]
     if CLASSES:
         mine = tl.load(left + row, mask=row < rows, other=0)
@@ -46,8 +46,8 @@ def _grade(
 
 @triton.jit
 def _find_units(half, ratio, bins, scale, dtype: tl.constexpr):
-    """(half, ratio, top): t = half - ratio p, between 0 and top. Numbers that a kernel is given
-    are float32, so for float64 they are made again."""
+    """(half, ratio, top): t = half - ratio p, between 0 and top. Triton passes numbers as float32,
+    so for float64 they are computed again."""
     if dtype == tl.float64:
         wide = bins.to(tl.float64)
         half = wide / 2

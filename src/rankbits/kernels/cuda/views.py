@@ -1,7 +1,7 @@
-"""Images as a step of training sees them, in Triton: bytes read, floats written, nothing between.
+"""Views of images in Triton: a kernel reads bytes and writes floats, and stores nothing between.
 
-In plain torch the same takes a grid of places, a resampling and several passes over the result,
-all larger than the images as they are stored.
+Plain torch needs a grid of places, a resampling and several passes over the result, all larger than
+the stored images.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import triton.language as tl
 
 from rankbits.kernels.cuda.launch import Launch, divide_up
 
-PIXELS = 512  # of a program
+PIXELS = 512  # pixels of a program
 
 
 @triton.jit
 def _mix(images, upper, lower, left, right, down, across, CHANNEL: tl.constexpr):
-    """One channel between four stored pixels."""
+    """Interpolate one channel between four stored pixels."""
     top = tl.load(images + upper + left + CHANNEL).to(tl.float32) * (1 - across)
     top += tl.load(images + upper + right + CHANNEL).to(tl.float32) * across
     below = tl.load(images + lower + left + CHANNEL).to(tl.float32) * (1 - across)
@@ -29,7 +29,7 @@ def _mix(images, upper, lower, left, right, down, across, CHANNEL: tl.constexpr)
 
 @triton.jit
 def _find_place(centre, size):
-    """A place in [-1, 1] as two neighbouring pixels and the way from the first to the second."""
+    """A place in [-1, 1] as two neighbouring pixels and the share of the second."""
     place = tl.minimum(tl.maximum(((centre + 1) * size - 1) * 0.5, 0.0), size - 1.0)
     first = tl.floor(place)
     before = first.to(tl.int64)
@@ -41,7 +41,7 @@ def _look(
     images, changes, row, pixel, height, width, side,
     FIELDS: tl.constexpr, STORED: tl.constexpr, SEEN: tl.constexpr,
 ):  # fmt: skip
-    """What row ``row`` shows at pixels of the view: red, green and blue, or three times grey."""
+    """Red, green and blue, or three times grey, of image ``row`` at pixels of the view."""
     x = (2 * (pixel % side) + 1).to(tl.float32) / side - 1
     y = (2 * (pixel // side) + 1).to(tl.float32) / side - 1
     at = changes + row * FIELDS

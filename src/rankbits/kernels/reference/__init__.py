@@ -1,1 +1,1 @@
-"""The definition of each kernel in plain numpy and torch: short, slow, the test of the others."""
+"""The definition of each kernel in plain numpy and torch: short and slow, it tests the others."""

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def _descend(chosen: np.ndarray, products: np.ndarray, gram: np.ndarray, step: int) -> float:
-    """Improve one row's choices in place; 2 <x, s> - |s|^2 of the sum s they end with."""
+    """Improve one row's choices in place; return 2 <x, s> - |s|^2 of the final sum s."""
     groups = len(chosen)
     values = len(gram) // groups
     first = np.arange(groups) * values
@@ -15,15 +15,16 @@ def _descend(chosen: np.ndarray, products: np.ndarray, gram: np.ndarray, step: i
         changed = False
         for group in range(groups):
             others = np.delete(first + chosen, group)
-            own = np.arange(group * values, (group + 1) * values)
-            gains = 2 * products[own] - 2 * gram[np.ix_(own, others)].sum(axis=1) - gram[own, own]
+            atoms = np.arange(group * values, (group + 1) * values)
+            shared = gram[np.ix_(atoms, others)].sum(axis=1)
+            gains = 2 * products[atoms] - 2 * shared - gram[atoms, atoms]
             if group == groups - 1:
                 gains[np.arange(values) % step > 0] = -np.inf
             best = int(gains.argmax())
             if gains[best] > gains[chosen[group]] + 1e-6:
                 chosen[group], changed = best, True
-    taken = first + chosen
-    return float(2 * products[taken].sum() - gram[np.ix_(taken, taken)].sum())
+    atoms = first + chosen
+    return float(2 * products[atoms].sum() - gram[np.ix_(atoms, atoms)].sum())
 
 
 def improve_choices(
@@ -32,19 +33,20 @@ def improve_choices(
     out = choices.astype(np.int64)
     wide = gram.astype(np.float64)
     for row, best in enumerate(out):
-        own = products[row].astype(np.float64)
-        worth = _descend(best, own, wide, step)
+        row_products = products[row].astype(np.float64)
+        worth = _descend(best, row_products, wide, step)
         for kick in kicks:
             tried = best.copy()
             for group, value in kick:
                 tried[group] = value
-            ended = _descend(tried, own, wide, step)
+            ended = _descend(tried, row_products, wide, step)
             if ended > worth + 1e-6:
                 best[:], worth = tried, ended
     return out.astype(np.uint8)
 
 
-def _one_hot(choices: np.ndarray, values: int) -> np.ndarray:
+def _mark_choices(choices: np.ndarray, values: int) -> np.ndarray:
+    """1 for each atom that a row chooses, else 0, float64 (n, atoms)."""
     rows, groups = choices.shape
     out = np.zeros((rows, groups * values))
     out[np.arange(rows)[:, None], np.arange(groups) * values + choices] = 1
@@ -52,9 +54,9 @@ def _one_hot(choices: np.ndarray, values: int) -> np.ndarray:
 
 
 def count_pairs(choices: np.ndarray, values: int) -> np.ndarray:
-    taken = _one_hot(choices, values)
-    return taken.T @ taken
+    marks = _mark_choices(choices, values)
+    return marks.T @ marks
 
 
 def sum_by_choice(choices: np.ndarray, rows: np.ndarray, values: int) -> np.ndarray:
-    return _one_hot(choices, values).T @ rows.astype(np.float64)
+    return _mark_choices(choices, values).T @ rows.astype(np.float64)

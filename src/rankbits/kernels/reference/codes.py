@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 
-def _distances(query: np.ndarray, words: np.ndarray) -> np.ndarray:
+def _measure_distances(query: np.ndarray, words: np.ndarray) -> np.ndarray:
     return np.bitwise_count(query[:, None] ^ words).sum(axis=0, dtype=np.int64)
 
 
 def hamming(queries: np.ndarray, words: np.ndarray, out: np.ndarray) -> None:
     for i, query in enumerate(queries):
-        out[i] = _distances(query, words)
+        out[i] = _measure_distances(query, words)
 
 
 def hamming_topk(
@@ -20,9 +20,9 @@ def hamming_topk(
     ids = np.empty((len(queries), k), np.int64)
     distances = np.empty((len(queries), k), np.int32)
     for i, query in enumerate(queries):
-        found = _distances(query, words)
-        ids[i] = np.argsort(found, kind="stable")[:k]
-        distances[i] = found[ids[i]]
+        row = _measure_distances(query, words)
+        ids[i] = np.argsort(row, kind="stable")[:k]
+        distances[i] = row[ids[i]]
     return ids, distances
 
 
@@ -32,10 +32,10 @@ def hamming_within(
     offsets = np.zeros(len(queries) + 1, np.int64)
     ids, distances = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
     for i, query in enumerate(queries):
-        found = _distances(query, words)
-        order = np.argsort(found, kind="stable")
-        ids.append(order[found[order] <= radius])
-        distances.append(found[ids[-1]].astype(np.int32))
+        row = _measure_distances(query, words)
+        order = np.argsort(row, kind="stable")
+        ids.append(order[row[order] <= radius])
+        distances.append(row[ids[-1]].astype(np.int32))
         offsets[i + 1] = offsets[i] + len(ids[-1])
     return offsets, np.concatenate(ids), np.concatenate(distances)
 
@@ -43,7 +43,7 @@ def hamming_within(
 def _count(queries: np.ndarray, words: np.ndarray, grades_of, bits: int, most: int) -> np.ndarray:  # type: ignore[no-untyped-def]
     counts = np.zeros((len(queries), bits + 1, most + 1), np.int64)
     for i, query in enumerate(queries):
-        np.add.at(counts[i], (_distances(query, words), grades_of(i)), 1)
+        np.add.at(counts[i], (_measure_distances(query, words), grades_of(i)), 1)
     return counts
 
 

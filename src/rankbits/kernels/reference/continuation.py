@@ -1,8 +1,8 @@
-"""Sums over whole places, continued to soft counts: what makes the three forms of TALR's losses.
+"""Sums over whole places, continued to soft counts: the three forms of TALR's losses differ here.
 
 A tie of c items behind a others takes the places a + 1 .. a + c. The metrics need the mean of 1/t
 and of the discount 1/log2(1 + t) over these places; a soft histogram has fractions for a and c.
-All functions here are of (a, c), elementwise, and smooth at c = 0 unless they say otherwise.
+The functions take (a, c), elementwise, and are smooth at c = 0 unless they say otherwise.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import torch
 from torch.autograd.function import once_differentiable
 
-SHIFT = 8  # terms of the harmonic sums taken as they are; the rest by expansion
+SHIFT = 8  # terms of the harmonic sums that are added one by one; an expansion gives the rest
 LN2 = math.log(2)
 EULER = 0.57721566490153286
 LI2 = 1.0451637801174927848  # li(2)
@@ -29,7 +29,7 @@ def mean_reciprocal(a: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
 
 
 class _MeanReciprocal(torch.autograd.Function):
-    """Value and both slopes in one pass, so that the terms need not be kept for the gradient."""
+    """Compute the value and both slopes in one pass: no terms are kept for the gradient."""
 
     @staticmethod
     def forward(ctx, a: torch.Tensor, c: torch.Tensor) -> torch.Tensor:  # type: ignore[no-untyped-def]
@@ -44,9 +44,9 @@ class _MeanReciprocal(torch.autograd.Function):
             at_a -= p * q * (p + q)
         z = a + (SHIFT + 0.5)
         end = z + c
-        (low, low1, low2), (high, high1, _) = _tail(z), _tail(end)
+        (low, low1, low2), (high, high1, _) = _expand_tail(z), _expand_tail(end)
         far = torch.log1p(c / z) / c + torch.where(small, low1 + c / 2 * low2, (high - low) / c)
-        flat = low2 / 2 - 1 / (2 * z * z) + 2 * c / (3 * z**3)  # the slope at c next to nothing
+        flat = low2 / 2 - 1 / (2 * z * z) + 2 * c / (3 * z**3)  # the slope where c is near 0
         value += far
         at_c += torch.where(small, flat, (1 / end + high1 - far) / c)
         at_a += torch.where(small, low2, (high1 - low1) / c) - 1 / (z * end)
@@ -60,7 +60,7 @@ class _MeanReciprocal(torch.autograd.Function):
         return gradient * at_a, gradient * at_c
 
 
-def _tail(z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _expand_tail(z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """psi(z + 1/2) - ln z = 1/(24 z^2) - 7/(960 z^4) + ..., and its first two derivatives."""
     u = 1 / (z * z)
     value, first, second = (torch.zeros_like(z) for _ in range(3))
@@ -88,8 +88,8 @@ def tilt(a: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
 def log_ratio(a: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
     """ln((a + c) / a), Eq. 11's stand-in for the sum of 1/t.
 
-    It is infinite at a = 0, in the first bin that holds anything. Guard: counts below 1/e are taken
-    for 1/e, which gives the first place its true weight, 1.
+    It is infinite at a = 0, in the first bin that holds anything. Guard: counts below 1/e become
+    1/e, which gives the first place its true weight, 1.
     """
     least = math.exp(-1)
     return torch.log((a + c).clamp(min=least)) - torch.log(a.clamp(min=least))
@@ -135,7 +135,7 @@ def spline_discount(a: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
     the mean of neighbouring discounts as slope: one continuous derivative, which is all a gradient
     sees.
     """
-    table = cumulative_discount(int(_most(a + c)) + 3, a.device)
+    table = cumulative_discount(int(_find_most(a + c)) + 3, a.device)
     return _mean_between(
         lambda x: _spline(table, x), lambda x: _spline_slope(table, x), a, a + c, c
     )
@@ -147,19 +147,19 @@ def cumulative_discount(places: int, device: torch.device) -> torch.Tensor:
     return torch.nn.functional.pad((1 / torch.log2(t)).cumsum(0), (1, 0))
 
 
-def _most(x: torch.Tensor) -> float:
-    """The largest value, as a size to allocate for; a nan is not one."""
+def _find_most(x: torch.Tensor) -> float:
+    """The largest value that is not nan or infinite, for the size of a table."""
     return float(x.detach().nan_to_num(0.0, 0.0, 0.0).max()) if x.numel() else 0.0
 
 
 def _mean_between(total, slope, low, high, c):  # type: ignore[no-untyped-def]
-    """(total(high) - total(low)) / c, and the slope in the middle where c is next to nothing."""
+    """(total(high) - total(low)) / c, and the slope in the middle where c is near 0."""
     tiny = c < 1e-4
     mean = (total(high) - total(low)) / torch.where(tiny, 1.0, c)
     return torch.where(tiny, slope((low + high) / 2), mean)
 
 
-def _pieces(table: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _find_pieces(table: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     knot = x.detach().nan_to_num().floor().clamp(0, len(table) - 3).long()
     step = table[1:] - table[:-1]
     slope = torch.cat([step[:1], (step[1:] + step[:-1]) / 2])
@@ -167,13 +167,13 @@ def _pieces(table: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 def _spline(table: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    start, step, left, right, u = _pieces(table, x)
+    start, step, left, right, u = _find_pieces(table, x)
     bend = u * (1 - u)
     return start + step * u + bend * ((left - step) * (1 - u) - (right - step) * u)
 
 
 def _spline_slope(table: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    _, step, left, right, u = _pieces(table, x)
+    _, step, left, right, u = _find_pieces(table, x)
     inner = (left - step) * (1 - u) - (right - step) * u
     return step + (1 - 2 * u) * inner - u * (1 - u) * (left + right - 2 * step)
 

@@ -1,4 +1,4 @@
-"""The search over a weight by definition: every value between two flips is tried."""
+"""The search over a weight by definition: it tries a value between every two flips."""
 
 from __future__ import annotations
 

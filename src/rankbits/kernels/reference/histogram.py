@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from rankbits.kernels.histogram import Judged, Pairs, Setting
+from rankbits.kernels.histogram import Pairs, QueryLosses, Setting
 from rankbits.kernels.reference import quality
 
 
@@ -30,20 +30,22 @@ def count(products: torch.Tensor, pairs: Pairs, setting: Setting) -> torch.Tenso
     return counts
 
 
-def judge(products: torch.Tensor, pairs: Pairs, setting: Setting, judged: Judged) -> None:
-    """Write the losses of these queries and their slopes along t, the distance in bins."""
+def judge(products: torch.Tensor, pairs: Pairs, setting: Setting, losses: QueryLosses) -> None:
+    """Write the losses of the queries of a tile and their slopes along t, the distance in bins."""
     counts = count(products, pairs, setting)
     values, valid, slopes = quality.judge(setting.formula, counts, setting.gains)
-    judged.values[0], judged.values[1] = values, valid
-    judged.slopes.copy_((slopes[:, :, 1:] - slopes[:, :, :-1]) * setting.unit)
+    losses.values[0], losses.values[1] = values, valid
+    losses.slopes.copy_((slopes[:, :, 1:] - slopes[:, :, :-1]) * setting.unit)
 
 
 def average(
     values: torch.Tensor, dtype: torch.dtype, alone: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(loss, share): the mean of values[0] over the queries that values[1] marks, and 1 / them.
+    """(loss, share): the mean of values[0] over the queries that values[1] marks, and 1 / their
+    number.
 
-    Unless ``alone``, all queries are spread in one tile, and a backend may leave both to that.
+    Unless ``alone``, a single ``spread`` follows with all queries in one tile, and a backend may
+    leave both to it.
     """
     total, queries = values.sum(dim=1)
     share = 1 / queries.clamp(min=1)
@@ -51,7 +53,7 @@ def average(
 
 
 def turn(slopes: torch.Tensor) -> torch.Tensor:
-    """(grades * bins, M): cell by cell, so that items of a like distance are neighbours."""
+    """(grades * bins, M): slopes by cell, so that items at like distances are neighbours."""
     return slopes.flatten(1).T.contiguous()
 
 
@@ -59,7 +61,7 @@ def spread(
     products: torch.Tensor,
     pairs: Pairs,
     setting: Setting,
-    judged: Judged,
+    losses: QueryLosses,
     both: torch.Tensor | None,
     loss: torch.Tensor,
     share: torch.Tensor,
@@ -70,7 +72,7 @@ def spread(
     low = _find_places(products, setting).floor().clamp(max=bins - 1).long()
     counted = grades < setting.levels
     cell = torch.where(counted, grades, 0).long() * bins + low
-    total = judged.slopes.flatten(1).gather(1, cell)
+    total = losses.slopes.flatten(1).gather(1, cell)
     if both is not None:
         total = total + both.gather(0, cell)
     products.copy_(torch.where(counted, total, 0) * share)

@@ -31,7 +31,7 @@ def _violate(
         fall = 1 / np.log2(2 + m) - 1 / np.log2(2 + m + counts)
         lost[m] = gains[item] * fall / ideal if ndcg else counts / (p * n)
     value = lost - (sums - counts * row[relevant][:, None]) / (p * n)
-    best = np.empty((p, n + 1))  # of items up to m, the last of which has so many before it
+    best = np.empty((p, n + 1))  # best[m, c]: of items up to m, where m has c others before it
     for m in range(p):
         before = np.maximum.accumulate(best[m - 1]) if m else 0
         best[m] = value[m] + before

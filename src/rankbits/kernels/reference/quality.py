@@ -1,7 +1,7 @@
-"""What each histogram loss makes of a query's counts, as the papers print it, in plain torch.
+"""How each histogram loss follows from a query's counts, as the papers print it, in plain torch.
 
-``judge`` is the definition that the closed slopes of the other backends are tested against: values
-by formula, slopes by autograd.
+``judge`` is the definition that tests the closed slopes of the other backends: it computes values
+by formula and slopes by autograd.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def judge(
         valid = sizes[:, 1:].sum(dim=1) > 0
         if formula == "mihash":
             valid = (sizes > 0).all(dim=1)
-            values = -_information(counts, sizes)
+            values = -_measure_information(counts, sizes)
         elif formula.startswith("ndcg"):
-            values = 1 - _ndcg(formula, counts, sizes, gains)
+            values = 1 - _measure_ndcg(formula, counts, sizes, gains)
         else:
             positive, every = counts[:, 1], counts.sum(dim=1)
             terms = fastap_terms if formula == "fastap" else ap_terms
@@ -48,7 +48,7 @@ def fastap_terms(positive: torch.Tensor, every: torch.Tensor, formula: str) -> t
 
 
 def ap_terms(positive: torch.Tensor, every: torch.Tensor, formula: str) -> torch.Tensor:
-    """(M, bins + 1): N+ times what each bin adds to AP: its items behind a others, p relevant."""
+    """(M, bins + 1): N+ times what each bin adds to AP; a items, p of them relevant, lie before."""
     a, p = every.cumsum(dim=1) - every, positive.cumsum(dim=1) - positive
     if formula == "ap-simple":
         return positive * (2 * p + positive + 1) / (2 * a + every + 1)
@@ -62,7 +62,7 @@ def ap_terms(positive: torch.Tensor, every: torch.Tensor, formula: str) -> torch
     return positive * slope + ratio * (p + 1 - slope * (a + 1)) * log
 
 
-def _ndcg(
+def _measure_ndcg(
     formula: str, counts: torch.Tensor, sizes: torch.Tensor, gains: torch.Tensor | None
 ) -> torch.Tensor:
     discounts = {
@@ -74,11 +74,11 @@ def _ndcg(
     every = counts.sum(dim=1)
     discount = discounts[formula](every.cumsum(dim=1) - every, every)
     gained = (counts * gains[:, None]).sum(dim=1)
-    ideal = _ideal(sizes, gains)
+    ideal = _sum_ideal(sizes, gains)
     return (gained * discount).sum(dim=1) / torch.where(ideal > 0, ideal, 1)
 
 
-def _ideal(sizes: torch.Tensor, gains: torch.Tensor) -> torch.Tensor:
+def _sum_ideal(sizes: torch.Tensor, gains: torch.Tensor) -> torch.Tensor:
     """(M,): the DCG of each query's items in falling order of affinity."""
     end = sizes.flip(1).cumsum(dim=1).long()
     total = to.cumulative_discount(int(end.max()) if end.numel() else 0, sizes.device)
@@ -86,12 +86,12 @@ def _ideal(sizes: torch.Tensor, gains: torch.Tensor) -> torch.Tensor:
     return ((total[end] - total[start]) * gains.flip(0)).sum(dim=1)
 
 
-def _information(counts: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
+def _measure_information(counts: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
     """(M,): mutual information, in nats, of being a neighbour and the distance."""
     items = sizes.sum(dim=1, keepdim=True).clamp(min=1)
     joint, prior = counts / items[:, :, None], sizes / items
     apart = (prior[:, :, None] * joint.sum(dim=1, keepdim=True)).expand_as(joint)
-    # an empty cell adds nothing, and no distance is near it
+    # an empty cell adds nothing
     present = joint > 0
     ratio = torch.where(present, joint, 1) / torch.where(present, apart, 1)
     return (joint * ratio.log()).sum(dim=(1, 2))

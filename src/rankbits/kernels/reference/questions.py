@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-LARGEST = np.float32(np.finfo(np.float32).max)  # a distance past it is as far
-TINY = 1e-60  # squares that are nothing: their root has no inverse in float32
+LARGEST = np.float32(np.finfo(np.float32).max)  # greater distances become this one
+TINY = 1e-60  # squared lengths up to this count as zero: their root has no inverse in float32
 
 
-def _topk(distances: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def _take_nearest(distances: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     ids = np.argsort(distances, kind="stable")[:k]
     return ids, distances[ids]
 
@@ -19,13 +19,13 @@ def _unpack(words: np.ndarray, bits: int) -> np.ndarray:
     return np.unpackbits(rows.reshape(words.shape[1], -1), axis=1, count=bits)
 
 
-def plane_sums(planes: np.ndarray, signs: np.ndarray, words: np.ndarray) -> np.ndarray:
+def sum_planes(planes: np.ndarray, signs: np.ndarray, words: np.ndarray) -> np.ndarray:
     """int64 (N,): sum_p 2^p popcount(plane_p & (code ^ sign)) of one question, (P, W) and (W,)."""
     differing = words ^ signs[:, None]
-    found = np.zeros(words.shape[1], np.int64)
+    sums = np.zeros(words.shape[1], np.int64)
     for power, plane in enumerate(planes):
-        found += np.bitwise_count(differing & plane[:, None]).sum(axis=0, dtype=np.int64) << power
-    return found
+        sums += np.bitwise_count(differing & plane[:, None]).sum(axis=0, dtype=np.int64) << power
+    return sums
 
 
 def planes_topk(
@@ -38,18 +38,19 @@ def planes_topk(
 ) -> tuple[np.ndarray, np.ndarray]:
     """ids int64 (Q, k) and sums int64 (Q, k), by sum, then by row.
 
-    With ``scale``, (slopes, bases, inverses), by (slope x sum - base) x inverse, all in float32.
+    With ``scale`` = (slopes, bases, inverses), distances are (slope x sum - base) x inverse, all in
+    float32.
     """
-    found = []
+    nearest = []
     for i in range(len(planes)):
-        far = plane_sums(planes[i], signs[i], words)
+        far = sum_planes(planes[i], signs[i], words)
         if scale is not None:
             slopes, bases, inverses = scale
             with np.errstate(over="ignore"):
                 scaled = (slopes[i] * far.astype(np.float32) - bases[i]) * inverses
             far = np.minimum(scaled, LARGEST)
-        found.append(_topk(far, k))
-    return _stack(found, k, np.int64 if scale is None else np.float32)
+        nearest.append(_take_nearest(far, k))
+    return _stack(nearest, k, np.int64 if scale is None else np.float32)
 
 
 def weights_topk(
@@ -59,25 +60,25 @@ def weights_topk(
     bases: np.ndarray,
     inverses: np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same by float weights (Q, bits): the sum d of |weights| where signs differ, in float64,
-    or (2 d - base) x inverse; distances float32 (Q, k)."""
+    """The same by float weights (Q, bits). Distances float32 (Q, k) are the sum d of |weights|
+    where signs differ, taken in float64, or (2 d - base) x inverse."""
     ones = _unpack(words, weights.shape[1]) > 0
-    found = []
+    nearest = []
     for question, base in zip(weights.astype(np.float64), bases, strict=True):
         sums = np.where(ones != (question > 0), np.abs(question), 0).sum(axis=1)
         far = sums if inverses is None else (2 * sums - base) * inverses
-        found.append(_topk(np.minimum(far, LARGEST).astype(np.float32), k))
-    return _stack(found, k, np.float32)
+        nearest.append(_take_nearest(np.minimum(far, LARGEST).astype(np.float32), k))
+    return _stack(nearest, k, np.float32)
 
 
-def weights_of_rows(
+def weigh_rows(
     weights: np.ndarray,
     words: np.ndarray,
     rows: np.ndarray,
     bases: np.ndarray,
     inverses: np.ndarray | None,
 ) -> np.ndarray:
-    """Distances as of ``weights_topk``, float32 (Q, S), of question i to ``rows[i]`` (S,)."""
+    """Distances float32 (Q, S), as in ``weights_topk``, of question i to ``rows[i]`` (S,)."""
     out = np.empty(rows.shape, np.float32)
     for i, listed in enumerate(rows):
         near = None if inverses is None else inverses[listed]
@@ -88,9 +89,9 @@ def weights_of_rows(
     return out
 
 
-def sums_of_rows(tables: np.ndarray, words: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """float64 (Q, S): for question i and each of ``rows[i]``, its bytes' entries of tables (Q,
-    bytes, 256), added byte by byte."""
+def sum_rows(tables: np.ndarray, words: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """float64 (Q, S): for question i and each of ``rows[i]``, the sum of the entries that the row's
+    bytes pick from tables (Q, bytes, 256)."""
     packed = np.ascontiguousarray(words.T).view(np.uint8).reshape(words.shape[1], -1)
     out = np.zeros(rows.shape, np.float64)
     for i, listed in enumerate(rows):
@@ -99,9 +100,9 @@ def sums_of_rows(tables: np.ndarray, words: np.ndarray, rows: np.ndarray) -> np.
     return out
 
 
-def lengths(atoms: np.ndarray, centre: np.ndarray, words: np.ndarray) -> np.ndarray:
+def measure_lengths(atoms: np.ndarray, centre: np.ndarray, words: np.ndarray) -> np.ndarray:
     """float32 (N,): the norm of ``centre`` plus the atoms (groups, 2**g, dim) that the groups of
-    g bits choose, 1 where it is zero."""
+    g bits choose; 1 where that is zero."""
     out = np.empty(words.shape[1], np.float32)
     packed = np.ascontiguousarray(words.T).view(np.uint8).reshape(words.shape[1], -1)
     values = atoms.shape[1]
@@ -117,8 +118,8 @@ def lengths(atoms: np.ndarray, centre: np.ndarray, words: np.ndarray) -> np.ndar
     return out
 
 
-def _stack(found: list, k: int, kind: type) -> tuple[np.ndarray, np.ndarray]:
-    if not found:
+def _stack(nearest: list, k: int, kind: type) -> tuple[np.ndarray, np.ndarray]:
+    if not nearest:
         return np.empty((0, k), np.int64), np.empty((0, k), kind)
-    ids, distances = zip(*found, strict=True)
+    ids, distances = zip(*nearest, strict=True)
     return np.stack(ids), np.stack(distances).astype(kind, copy=False)

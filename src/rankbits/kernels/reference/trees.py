@@ -25,12 +25,12 @@ def boost_trees(
         for level in range(depth):
             for node in range((1 << level) - 1, (2 << level) - 1):
                 inside = at == node
-                best = _spread(weights, wanted, inside)
+                best = _measure_impurity(weights, wanted, inside)
                 for column in columns[turn, level]:
                     for cut in range(int(bins.max(initial=0))):
                         right = inside & (bins[column] > cut)
-                        value = _spread(weights, wanted, inside & ~right)
-                        value += _spread(weights, wanted, right)
+                        value = _measure_impurity(weights, wanted, inside & ~right)
+                        value += _measure_impurity(weights, wanted, right)
                         if value < best - LEAST:
                             best, features[turn, node], cuts[turn, node] = value, column, cut
             above = bins[features[turn, at], np.arange(rows)] > cuts[turn, at]
@@ -43,7 +43,7 @@ def boost_trees(
     return features, cuts, leaves, losses
 
 
-def _spread(weights: np.ndarray, wanted: np.ndarray, inside: np.ndarray) -> float:
+def _measure_impurity(weights: np.ndarray, wanted: np.ndarray, inside: np.ndarray) -> float:
     return float(np.sqrt(weights[inside & wanted].sum() * weights[inside & ~wanted].sum()))
 
 
