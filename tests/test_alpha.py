@@ -16,8 +16,8 @@ from rankbits.data.examples import Examples
 from rankbits.losses import CEL, MIHash, Neighbours, TieAwareAP
 from rankbits.papers.recipe import read_recipes
 from rankbits.train import TrainConfig
-from rankbits.train.diary import LOG
-from rankbits.train.optimisers import SPREAD, alpha_of, choose_alpha, find_alpha
+from rankbits.train.log import LOG
+from rankbits.train.optimisers import SPREAD, choose_alpha, find_alpha, get_alpha
 
 SETTINGS = {"bits": 16, "epochs": 4, "batch_size": 100, "say": id, "tensorboard": False}
 RECIPES = Path(__file__).parent.parent / "reproduce"
@@ -70,8 +70,8 @@ def test_a_log_tells_the_alpha_of_losses_that_have_one(tmp_path):
         rows = [json.loads(line) for line in (folder / LOG).read_text().splitlines()]
         told = {row.get("alpha") for row in rows if "loss" in row}
         assert told == ({run.progress.alpha} if loss == "mihash" else {None})
-    assert alpha_of(CEL(16, 10)) is None
-    assert alpha_of(Neighbours(MIHash(alpha=5.0), np.eye(4, dtype=np.float32))) == 5
+    assert get_alpha(CEL(16, 10)) is None
+    assert get_alpha(Neighbours(MIHash(alpha=5.0), np.eye(4, dtype=np.float32))) == 5
 
 
 def test_outputs_that_tell_nothing_leave_it_at_one():

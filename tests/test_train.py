@@ -20,8 +20,8 @@ from rankbits.data.digits import digits
 from rankbits.data.examples import Examples
 from rankbits.losses.named import LOSSES
 from rankbits.train.checkpoints import CHECKPOINT, WEIGHTS, load_tensors
-from rankbits.train.diary import LOG
 from rankbits.train.embed import Validation
+from rankbits.train.log import LOG
 from rankbits.train.memory import BatchLoss
 from unmeasured import UNMEASURED
 
@@ -186,7 +186,7 @@ import torch
 torch.set_num_threads(1)
 import rankbits as rb
 from test_train import Examples, SETTINGS, dropped, digits, np
-from rankbits.train.diary import Diary
+from rankbits.train.log import Log
 images, labels = digits()
 own = Examples(images[:600].reshape(600, 64).astype(np.float32) / 16, labels[:600])
 folder = pathlib.Path(sys.argv[1])
@@ -201,13 +201,13 @@ def attempt(name, lines=None):
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
-        write = Diary.write
-        def told(diary, row):
-            write(diary, row)
-            os.write(theirs, struct.pack("I", len(diary.rows)))
-            if lines is not None and len(diary.rows) >= lines + 4:
+        write = Log.write
+        def told(log, row):
+            write(log, row)
+            os.write(theirs, struct.pack("I", len(log.rows)))
+            if lines is not None and len(log.rows) >= lines + 4:
                 signal.pause()  # a busy machine may be late with its kill, and the run must not end
-        Diary.write = told
+        Log.write = told
         rb.train(examples=own, model=dropped(), out=str(folder / name), **settings)
         os._exit(0)
     os.close(theirs)
