@@ -52,7 +52,7 @@ def test_features_are_the_outputs_of_the_body_and_computed_once(teacher, tmp_pat
     assert found.inputs.dtype == np.float16
     np.testing.assert_allclose(found.inputs, wanted, atol=2e-3)
     np.testing.assert_array_equal(found.labels, examples.labels)
-    monkeypatch.setattr(features, "_compute", lambda *_, **__: pytest.fail("computed again"))
+    monkeypatch.setattr(features, "_embed_images", lambda *_, **__: pytest.fail("computed again"))
     np.testing.assert_array_equal(compute_features(examples, config).inputs, found.inputs)
 
 

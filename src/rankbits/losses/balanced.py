@@ -11,14 +11,7 @@ from typing import Any
 import torch
 
 from rankbits.losses.histogram import outside_graphs
-from rankbits.losses.pairs import (
-    Mean,
-    PairLoss,
-    Tensor,
-    compute_batch_loss,
-    cosines,
-    negative_log_likelihood,
-)
+from rankbits.losses.pairs import Mean, PairLoss, Tensor, compute_batch_loss, cosines, logistic_loss
 from rankbits.losses.penalties import quantization_cauchy
 from rankbits.losses.proxies import mean_where, products
 from rankbits.losses.settings import LossModule, check_setting
@@ -135,7 +128,7 @@ def hashnet_loss(
 
     def pair_loss(z: Tensor, similar: Tensor) -> Tensor:
         u = torch.tanh(beta * z)
-        return negative_log_likelihood(products(u, u) * (10 / z.shape[1]), similar)
+        return logistic_loss(products(u, u) * (10 / z.shape[1]), similar)
 
     mean = make_balanced_mean(pair_loss, similar_share)
     return compute_batch_loss(embeddings, labels, affinity, mean, 0.0, variant)

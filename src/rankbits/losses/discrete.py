@@ -53,12 +53,9 @@ def adsh_loss(
 
 def _share_labels(labels: Any, others: torch.Tensor) -> torch.Tensor:
     """Return bool (M, n): which rows share a label."""
-    return (
-        relate(
-            len(labels), len(others), others.device, labels=labels, database_labels=others,
-            affinity=None, graded=False, same=False, self_rows=None,
-        ).grades(0, len(labels)) == 1
-    )  # fmt: skip
+    rows = len(labels)
+    relation = relate(rows, len(others), others.device, labels=labels, database_labels=others)
+    return relation.grades(0, rows) == 1
 
 
 class ADSH(torch.nn.Module):

@@ -49,8 +49,8 @@ def compute_batch_loss(
     with full_precision(z):
         alone = variant == "original"
         grades = relate(
-            len(z), len(z), z.device, labels=labels, affinity=affinity, graded=False,
-            database_labels=None if alone else labels, same=alone, self_rows=None,
+            len(z), len(z), z.device, labels=labels, affinity=affinity,
+            database_labels=None if alone else labels, same=alone,
         ).grades(0, len(z))  # fmt: skip
         z = torch.tanh(z) if penalty else z
         value = mean(z, grades == 1, grades != SKIP)
@@ -68,7 +68,7 @@ def cosines(z: Tensor) -> Tensor:
     return products(unit, unit)
 
 
-def negative_log_likelihood(theta: Tensor, similar: Tensor) -> Tensor:
+def logistic_loss(theta: Tensor, similar: Tensor) -> Tensor:
     """ln(1 + exp theta) - s theta, without overflow."""
     return -logsigmoid(torch.where(similar, theta, -theta))
 
@@ -142,7 +142,7 @@ def dpsh_loss(
 
     def pair_loss(z: Tensor, similar: Tensor) -> Tensor:
         theta = products(z, z)
-        return negative_log_likelihood(theta / 2 if variant == "original" else theta, similar)
+        return logistic_loss(theta / 2 if variant == "original" else theta, similar)
 
     mean = make_pair_mean(pair_loss)
     return compute_batch_loss(embeddings, labels, affinity, mean, penalty, variant)
@@ -170,7 +170,7 @@ def dhn_loss(
     >>> dhn_loss(torch.eye(2), torch.tensor([0, 1]), penalty=0.1).round(decimals=4)
     tensor(0.7393)
     """
-    mean = make_pair_mean(lambda z, similar: negative_log_likelihood(products(z, z), similar))
+    mean = make_pair_mean(lambda z, similar: logistic_loss(products(z, z), similar))
     return compute_batch_loss(
         embeddings, labels, affinity, mean, penalty, variant,
         lambda z: quantization_cosh(z, variant),

@@ -124,10 +124,8 @@ def hyp2_loss(
 def _find_dissimilar(has_label: torch.Tensor, variant: str) -> torch.Tensor:
     """Return bool (M, M): the pairs to keep apart."""
     rows = len(has_label)
-    dissimilar = relate(
-        rows, rows, has_label.device, labels=has_label, database_labels=None, affinity=None,
-        graded=False, same=True, self_rows=None,
-    ).grades(0, rows) == 0  # fmt: skip
+    relation = relate(rows, rows, has_label.device, labels=has_label, same=True)
+    dissimilar = relation.grades(0, rows) == 0
     if variant == "original":
         several = has_label.sum(dim=1) > 1
         dissimilar &= several[:, None] & several

@@ -71,11 +71,11 @@ def relate(
     device: torch.device,
     *,
     labels: Any,
-    database_labels: Any,
-    affinity: Any,
-    graded: bool,
-    same: bool,
-    self_rows: Any,
+    database_labels: Any = None,
+    affinity: Any = None,
+    graded: bool = False,
+    same: bool = False,
+    self_rows: Any = None,
 ) -> Relation:
     """Make the relation of ``rows`` queries to ``columns`` items.
 

@@ -7,7 +7,8 @@ metric on whole counts, and smooth in between.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 
@@ -101,6 +102,7 @@ def compute_code_loss(
 
 
 class _TieAware(torch.nn.Module):
+    function: ClassVar[Callable[..., torch.Tensor]]
     takes_alpha = takes_database = True  # see losses/protocol.py
 
     def __init__(self, form: str = "simple", alpha: float = 1.0, bins: int | None = None) -> None:
@@ -108,6 +110,12 @@ class _TieAware(torch.nn.Module):
         self.form = _check.choice("form", form, FORMS)
         self.alpha = _check.number("alpha", alpha)
         self.bins = None if bins is None else _check.whole("bins", bins, 1)
+
+    def forward(
+        self, activations: torch.Tensor, labels: Any = None, **options: Any
+    ) -> torch.Tensor:
+        settings = self.form, self.alpha, self.bins
+        return type(self).function(activations, labels, *settings, **options)
 
     def extra_repr(self) -> str:
         return f"form={self.form!r}, alpha={self.alpha}, bins={self.bins}"
@@ -120,16 +128,10 @@ class TieAwareAP(_TieAware):
     TieAwareAP(form='exact', alpha=2.0, bins=None)
     """
 
-    def forward(
-        self, activations: torch.Tensor, labels: Any = None, **options: Any
-    ) -> torch.Tensor:
-        return tie_aware_ap_loss(activations, labels, self.form, self.alpha, self.bins, **options)
+    function = tie_aware_ap_loss
 
 
 class TieAwareNDCG(_TieAware):
     """``tie_aware_ndcg_loss`` as a module; ``alpha`` may be raised between steps."""
 
-    def forward(
-        self, activations: torch.Tensor, labels: Any = None, **options: Any
-    ) -> torch.Tensor:
-        return tie_aware_ndcg_loss(activations, labels, self.form, self.alpha, self.bins, **options)
+    function = tie_aware_ndcg_loss

@@ -54,12 +54,7 @@ def compute_features(examples: Examples, config: TrainConfig) -> Examples:
     settings = f"{side} mirror" if config.mirror else f"{side}"
     key = fingerprint(examples, settings, weights if run else None)
     path = data_root(config.root) / "features" / f"{Path(name).name}-{side}-{key}.npy"
-    device, mirror = choose_device(config.device), config.mirror
-    features = compute_once(
-        path,
-        len(examples),
-        lambda: _embed_images(examples, name, side, device=device, mirror=mirror),
-    )
+    features = compute_once(path, len(examples), lambda: _embed_images(examples, config, side))
     return replace(examples, inputs=features)
 
 
@@ -99,10 +94,9 @@ def fingerprint(examples: Examples, settings: str = "", weights: Path | None = N
     return digest.hexdigest()
 
 
-def _embed_images(
-    examples: Examples, name: str, side: int, *, device: torch.device, mirror: bool
-) -> np.ndarray:
-    body = make_body(name, side, mirror)
+def _embed_images(examples: Examples, config: TrainConfig, side: int) -> np.ndarray:
+    device = choose_device(config.device)
+    body = make_body(str(config.features), side, config.mirror)
     network = body.network.to(device)
     if device.type == "cuda":
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

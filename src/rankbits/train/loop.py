@@ -175,16 +175,11 @@ class Trainer:
             return self.loss(z, labels, batch.rows)
 
         self.optimiser.zero_grad(set_to_none=not config.graphs)
+        replay = Replay(self.model, config.seed, progress.step)
         value, _ = batch_gradient(
-            embed_part,
-            len(batch),
-            compute_loss,
-            Replay(self.model, config.seed, progress.step),
-            chunk=config.chunk,
-            first=first,
-            own=list(self.loss.parameters()),
-            scale=self.scaler.scale,
-        )
+            embed_part, len(batch), compute_loss, replay, chunk=config.chunk, first=first,
+            own=list(self.loss.parameters()), scale=self.scaler.scale,
+        )  # fmt: skip
         sum_gradients(self.trained)
         self.scaler.unscale_(self.optimiser)
         if config.clip:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -40,11 +40,7 @@ def embed_texts(
     rows = texts.readable
     parts, cut = [], 0
     with Meter("embed", len(rows), "texts", shown=progress) as meter:
-        for start in range(0, len(texts), ROWS):
-            within = rows[(rows >= start) & (rows < start + ROWS)]
-            if not len(within):
-                continue
-            part = texts.values[within].tolist()
+        for part in filter(None, _split(texts)):
             path = _find_path(model, part, queries)
             embedded = _read_part(path, len(part), model.dim)
             if embedded is None:
@@ -60,13 +56,8 @@ def embed_texts(
 
 def is_kept(model: SentenceModel, texts: Texts) -> bool:
     """Whether all embeddings of texts are on disk, apart from parts too small for a file."""
-    rows = texts.readable
-    for start in range(0, len(texts), ROWS):
-        part = texts.values[rows[(rows >= start) & (rows < start + ROWS)]].tolist()
-        path = _find_path(model, part, False)
-        if path is not None and not path.is_file():
-            return False
-    return True
+    paths = (_find_path(model, part, False) for part in _split(texts))
+    return all(path is None or path.is_file() for path in paths)
 
 
 def describe_cut(model: SentenceModel, cut: int) -> str:
@@ -76,6 +67,13 @@ def describe_cut(model: SentenceModel, cut: int) -> str:
         f"{texts} longer than the {model.longest:,} tokens that the model reads: only the "
         "beginning counts."
     )
+
+
+def _split(texts: Texts) -> Iterator[list[str]]:
+    """Yield the readable texts of each part."""
+    rows = texts.readable
+    for start in range(0, len(texts), ROWS):
+        yield texts.values[rows[(rows >= start) & (rows < start + ROWS)]].tolist()
 
 
 def _embed_part(

@@ -114,22 +114,13 @@ def _make_trainer(
     if loss is None:
         loss = make_loss(config.loss, config.width, labels, **options)
         if "alpha" in options and get_alpha(loss) is not None:
-            _check.refuse(
-                "alpha is a setting of the run; give it there, not in the loss's options."
-            )
+            _check.refuse("alpha is a setting of the run; give it there, not in a loss's options.")
     if sampler is None:
         sampler = make_sampler(
-            config.sampler,
-            labels,
-            source.train.categories,
-            config.batch_size,
-            per_class=config.per_class,
-            batches_per_pair=config.batches_per_pair,
-            together=config.together,
-            seed=config.seed,
-            rank=processes.rank,
-            world=processes.world,
-        )
+            config.sampler, labels, source.train.categories, config.batch_size,
+            per_class=config.per_class, batches_per_pair=config.batches_per_pair,
+            together=config.together, seed=config.seed, rank=processes.rank, world=processes.world,
+        )  # fmt: skip
     run = Run(model, config, inputs, folder, source.train.class_names)
     if processes.rank == 0:
         run.save_facts()
@@ -140,17 +131,12 @@ def _make_trainer(
             rows += f", {len(source.held):,} held out"
         weights = sum(p.numel() for p in model.parameters())
         say(f"{rows}; {config.loss} on {weights:,} weights, {len(sampler):,} batches an epoch")
+    batch_loss = BatchLoss(loss, config.memory, config.hswd)
+    workers, cache = count_workers(config), data_root(config.root) / "decoded"
     return Trainer(
-        run,
-        source.train,
-        source.held,
-        sampler,
-        BatchLoss(loss, config.memory, config.hswd),
-        processes,
-        count_workers(config),
-        data_root(config.root) / "decoded" if config.cache else None,
-        say,
-    )
+        run, source.train, source.held, sampler, batch_loss, processes, workers,
+        cache if config.cache else None, say,
+    )  # fmt: skip
 
 
 def _make_folder(config: TrainConfig, processes: Processes) -> Path | None:

@@ -109,49 +109,37 @@ def batch_gradient(
     >>> torch.allclose(model.weight.grad, wanted), z.shape
     (True, torch.Size([3, 2]))
     """
-    with torch.autograd.set_multithreading_enabled(False):  # switching threads costs more time
-        return _add_gradient(embed, rows, loss, replay, chunk, first, own, scale)
-
-
-def _add_gradient(
-    embed: Embed,
-    rows: int,
-    loss: Callable[[torch.Tensor], torch.Tensor],
-    replay: Replay,
-    chunk: int | None,
-    first: int,
-    own: Sequence[torch.Tensor],
-    scale: Callable[[torch.Tensor], torch.Tensor],
-) -> tuple[torch.Tensor, torch.Tensor]:
     chunk = max(rows, 1) if chunk is None else _check.whole("chunk", chunk, 1)
     starts = range(0, rows, chunk)
-    outputs = []
-    for start in starts:
-        (replay.set_seed if len(starts) == 1 else replay.start_first_pass)(first + start)
-        with nullcontext() if len(starts) == 1 else torch.no_grad():
-            outputs.append(embed(start, min(start + chunk, rows)))
-    whole = torch.cat(outputs) if len(outputs) > 1 else outputs[0] if outputs else embed(0, 0)
-    outputs.clear()
-    half = whole.dtype in (torch.float16, torch.bfloat16)  # ranks need full precision
-    z = (whole.detach().float() if half else whole.detach()).requires_grad_()
-    value = loss(z)
-    slope, *own_slopes = torch.autograd.grad(scale(value), [z, *own], allow_unused=True)
-    for parameter, own_slope in zip(own, own_slopes, strict=True):
-        if own_slope is not None:
-            parameter.grad = own_slope if parameter.grad is None else parameter.grad + own_slope
-    slope = torch.zeros_like(z) if slope is None else slope
-    if len(starts) == 1:
-        whole.backward(slope.to(whole.dtype))
-    elif len(starts) > 1:
-        after = replay.copy_buffers()
-        del whole
+    one_pass = len(starts) == 1
+    with torch.autograd.set_multithreading_enabled(False):  # switching threads costs more time
+        outputs = []
         for start in starts:
-            replay.start_second_pass(first + start)
-            part = slice(start, min(start + chunk, rows))
-            again = embed(part.start, part.stop)
-            again.backward(slope[part].to(again.dtype))
-        replay.restore_buffers(after)
-    return value.detach(), z.detach()
+            (replay.set_seed if one_pass else replay.start_first_pass)(first + start)
+            with nullcontext() if one_pass else torch.no_grad():
+                outputs.append(embed(start, min(start + chunk, rows)))
+        whole = torch.cat(outputs) if len(outputs) > 1 else outputs[0] if outputs else embed(0, 0)
+        outputs.clear()
+        half = whole.dtype in (torch.float16, torch.bfloat16)  # ranks need full precision
+        z = (whole.detach().float() if half else whole.detach()).requires_grad_()
+        value = loss(z)
+        slope, *own_slopes = torch.autograd.grad(scale(value), [z, *own], allow_unused=True)
+        for parameter, own_slope in zip(own, own_slopes, strict=True):
+            if own_slope is not None:
+                parameter.grad = own_slope if parameter.grad is None else parameter.grad + own_slope
+        slope = torch.zeros_like(z) if slope is None else slope
+        if one_pass:
+            whole.backward(slope.to(whole.dtype))
+        elif len(starts) > 1:
+            after = replay.copy_buffers()
+            del whole
+            for start in starts:
+                replay.start_second_pass(first + start)
+                part = slice(start, min(start + chunk, rows))
+                again = embed(part.start, part.stop)
+                again.backward(slope[part].to(again.dtype))
+            replay.restore_buffers(after)
+        return value.detach(), z.detach()
 
 
 def freeze_statistics(model: torch.nn.Module) -> None:
