@@ -85,18 +85,18 @@ class Counted(torch.optim.SGD):
 
 
 def test_an_optimisers_plain_numbers_are_kept(tmp_path):
-    def made():
+    def make_both():
         torch.manual_seed(0)
         model = torch.nn.Linear(3, 2)
         return model, Counted(model.parameters(), 0.1, momentum=0.9)
 
-    model, optimiser = made()
+    model, optimiser = make_both()
     for _ in range(3):
         model(torch.ones(1, 3)).sum().backward()
         optimiser.step()
     loss = torch.nn.Module()
     save_checkpoint(tmp_path, model, loss, optimiser, Progress(step=3), {"more": 1})
-    again, fresh = made()
+    again, fresh = make_both()
     progress, facts = load_checkpoint(tmp_path, again, loss, fresh)
     assert progress == Progress(step=3) and facts["more"] == 1
     assert torch.equal(again.weight, model.weight)
@@ -213,7 +213,7 @@ def test_half_precision_is_judged_in_full():
     model, x, cpu = torch.nn.Linear(6, 4), torch.from_numpy(X), torch.device("cpu")
     seen = []
 
-    def made(start, stop):
+    def embed(start, stop):
         with precision("bf16", cpu):
             return model(x[start:stop])
 
@@ -221,7 +221,7 @@ def test_half_precision_is_judged_in_full():
         seen.append(z.dtype)
         return z.square().mean()
 
-    _, z = batch_gradient(made, 40, loss, Replay(model, 0), chunk=16)
+    _, z = batch_gradient(embed, 40, loss, Replay(model, 0), chunk=16)
     assert seen == [torch.float32] and z.dtype == torch.float32
     wanted = torch.autograd.grad(model(x).square().mean(), model.weight)[0]
     torch.testing.assert_close(model.weight.grad, wanted, rtol=0.05, atol=0.01)

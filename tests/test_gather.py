@@ -32,8 +32,8 @@ LOSSES = {
 }
 
 
-def shared(rank: int) -> list:
-    """What the trainer's processes tell each other; the second has no gradient for ``idle``."""
+def gather_facts(rank: int) -> list:
+    """Gather what the trainer's processes exchange; the second has no gradient for ``idle``."""
     here = Processes.join(torch.device("cpu"))
     norm = torch.nn.BatchNorm1d(2)
     norm.running_mean.fill_(rank)
@@ -55,7 +55,7 @@ def work(rank: int, folder: str) -> None:
     )
     torch.set_num_threads(1)
     found = {gradients: losses_and_gradients(rank, gradients) for gradients in ("mean", "sum")}
-    torch.save(found | {"shared": shared(rank)}, os.path.join(folder, f"{rank}.pt"))
+    torch.save(found | {"shared": gather_facts(rank)}, os.path.join(folder, f"{rank}.pt"))
     dist.destroy_process_group()
 
 

@@ -14,7 +14,7 @@ from rankbits.losses.relation import relate
 from rankbits.losses.settings import check_weight
 
 CELLS = 2**25  # pairs of rows compared at a time
-ROWS = 2000  # rows that the codes are fitted to after an epoch, as in ADSH's paper
+ROWS = 2000  # rows that the codes are fitted to after an epoch: the number of ADSH's authors
 
 
 @outside_graphs

@@ -61,7 +61,7 @@ def neighbour_grades(
     queries: Any, database: Any, thresholds: Any, grades: Sequence[int] = GRADES
 ) -> torch.Tensor:
     """Grade each pair, uint8 (M, N): the highest of ``grades`` whose threshold is not below the
-    pair's squared Euclidean distance, 0 where all are.
+    pair's squared Euclidean distance, 0 where all thresholds are below it.
 
     >>> neighbour_grades([[0.0]], [[0.0], [1.0], [3.0], [9.0]], [9.0, 1.0], grades=(1, 2))
     tensor([[2, 2, 1, 0]], dtype=torch.uint8)

@@ -95,9 +95,9 @@ def hyp2_loss(
     -> scalar.
 
     ``proxies`` P are (classes, bits). ``labels`` are (M,) in 0 .. classes - 1 or multi-hot
-    (M, classes). As in the authors' code, only rows with more than one label form pairs. ``beta``
-    is 1.25 (NUS-WIDE .75), delta is ``margin(bits, classes)``. A ``penalty`` above 0 is the weight
-    of |z - sgn z|^2, and replaces z by tanh z (H2Q: .01; the authors have none).
+    (M, classes). As with the authors, only rows with more than one label form pairs. ``beta`` is
+    1.25 (NUS-WIDE .75), delta is ``margin(bits, classes)``. A ``penalty`` above 0 is the weight of
+    |z - sgn z|^2, and replaces z by tanh z (H2Q: .01; the authors have none).
     ``variant="h2q"``: all dissimilar pairs of the batch, and tanh P for P.
 
     >>> hyp2_loss(torch.eye(2, 16), torch.tensor([0, 1]), torch.eye(2, 16), margin(16, 2))

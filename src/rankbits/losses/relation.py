@@ -82,7 +82,7 @@ def relate(
     ``same``: the items are the queries, and each skips itself. ``graded``: keep all affinities
     (NDCG); otherwise any above zero is a neighbour (AP).
     """
-    own = _find_own(rows, columns, device, same, self_rows)
+    own = _check_self_rows(rows, columns, device, same, self_rows)
     if affinity is not None:
         return _relate_by_affinity(rows, columns, device, labels, affinity, graded, own)
     if labels is None:
@@ -116,7 +116,7 @@ def _bound_shared(left: torch.Tensor, right: torch.Tensor) -> int:
     return max(1, min(int(left.sum(1).max()), int(right.sum(1).max()))) if len(left) else 1
 
 
-def _find_own(
+def _check_self_rows(
     rows: int, columns: int, device: torch.device, same: bool, self_rows: Any
 ) -> torch.Tensor | int | None:
     if self_rows is None:

@@ -186,13 +186,13 @@ def _hash_layers(arrays: dict[str, np.ndarray]) -> str:
 def _load_layers(
     model: nn.Module, tensors: dict[str, torch.Tensor], source: str, new: tuple[str, ...]
 ) -> None:
-    wanted = model.state_dict()
+    layers = model.state_dict()
     missing = [
         key
-        for key in wanted
+        for key in layers
         if key not in tensors and not key.endswith(COUNTER) and not key.startswith(new)
     ]
-    unexpected = [key for key in tensors if key not in wanted]
+    unexpected = [key for key in tensors if key not in layers]
     if missing or unexpected:
         why = [f"{len(missing)} are missing (such as '{missing[0]}')"] if missing else []
         why += [f"{len(unexpected)} unknown (such as '{unexpected[0]}')"] if unexpected else []
@@ -200,9 +200,9 @@ def _load_layers(
             f"{source} must hold the layers of {type(model).__name__}; {' and '.join(why)}."
         )
     for key, value in tensors.items():
-        if value.shape != wanted[key].shape:
+        if value.shape != layers[key].shape:
             _check.refuse(
-                f"{source}: '{key}' must have shape {tuple(wanted[key].shape)}; got "
+                f"{source}: '{key}' must have shape {tuple(layers[key].shape)}; got "
                 f"{tuple(value.shape)}."
             )
         if value.is_floating_point() and not torch.isfinite(value).all():

@@ -168,7 +168,7 @@ class OptimiserSettings(Settings, title="optimiser"):
     """What a step does with the gradient."""
 
     optimizer: str = option("adam", "'adam', 'adamw' (decay apart from the gradient) or 'sgd'")
-    lr: float = option(1e-3, "learning rate of the body")
+    lr: float = option(1e-3, "learning rate")
     head_multiple: float = option(1.0, "learning rate of the last layer, in multiples of lr")
     loss_multiple: float = option(1.0, "learning rate of the loss's own parameters, likewise")
     momentum: float = option(0.9, "momentum of sgd")

@@ -112,8 +112,8 @@ class Trainer:
             self._save()
         self.log.close()
         if self.stop.why and self.leads:
-            where = f"saved at step {progress.step:,}; the same command goes on from there"
-            self.say(f"{self.stop.why}: {where if self.run.folder else 'stopped'}.")
+            saved = f"saved at step {progress.step:,}; the same command goes on from there"
+            self.say(f"{self.stop.why}: {saved if self.run.folder else 'stopped'}.")
         self.stop.pass_on()
         return self._finish()
 

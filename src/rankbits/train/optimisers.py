@@ -18,8 +18,8 @@ GROWTH = 40.0  # factor by which alpha grows where no end is given: TALR's 1 to 
 def make_optimiser(
     model: torch.nn.Module, loss: torch.nn.Module, config: TrainConfig
 ) -> torch.optim.Optimizer:
-    """Make Adam, AdamW or SGD: the body learns at ``lr``, the head and the loss's own parameters at
-    multiples of it.
+    """Make Adam, AdamW or SGD: the head and the loss's own parameters learn at multiples of ``lr``,
+    the other layers at ``lr``.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
     >>> optimiser = make_optimiser(model, torch.nn.Module(), TrainConfig(lr=0.1, head_multiple=10))
