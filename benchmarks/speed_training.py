@@ -54,7 +54,7 @@ def stepper(trainer: Trainer):  # type: ignore[no-untyped-def]
 
     def step() -> None:
         trainer.take_step(next(batches), 0)
-        trainer.unseen.clear()
+        trainer.unchecked.clear()
 
     return step
 
