@@ -27,14 +27,14 @@ from rankbits.train import TrainConfig
 from rankbits.train.loop import Trainer
 from rankbits.train.memory import BatchLoss
 from rankbits.train.processes import Processes
-from rankbits.train.run import Run, build_model, inputs_of
+from rankbits.train.run import Run, build_model, choose_inputs
 
 BITS = 32
 CLASSES = 16  # a balanced batch of 128 or 256 is whole
 
 
 def made(config: TrainConfig, examples: Examples, device: torch.device) -> Trainer:
-    inputs = inputs_of(examples, config)
+    inputs = choose_inputs(examples, config)
     run = Run(build_model(config, inputs), config, inputs)
     batches = make_sampler("auto", examples.labels, None, config.batch_size)
     loss = make_loss(config.loss, config.width, examples.labels, **(config.options or {}))
@@ -53,8 +53,8 @@ def stepper(trainer: Trainer):  # type: ignore[no-untyped-def]
     batches = endless(trainer)
 
     def step() -> None:
-        trainer._step(next(batches), 0)
-        trainer.unseen.clear()
+        trainer.take_step(next(batches), 0)
+        trainer.unchecked.clear()
 
     return step
 

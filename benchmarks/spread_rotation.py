@@ -31,7 +31,7 @@ import rankbits as rb
 from _bench import Bench
 from quality_quantizers import SETTINGS, images
 from rankbits.data.digits import digits
-from rankbits.models import backbone
+from rankbits.models import make_backbone
 
 SIZES = (1000, 5000, 20_000)
 SEEDS = range(5)
@@ -43,7 +43,7 @@ Job = tuple[str, Path, int, str, int]  # data, folder, rows, source of variation
 def make(folder: Path, name: str) -> None:
     """Write 128 principal components of the network's features, of training and test images."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    net = backbone("efficientnet-lite0", "imagenet").to(device).eval()
+    net = make_backbone("efficientnet-lite0", "imagenet").to(device).eval()
 
     def features(pixels: np.ndarray) -> torch.Tensor:
         parts = []

@@ -230,7 +230,7 @@ def with_features(monkeypatch, root: Path, data: str) -> None:
         noise = draw.normal(0.0, 1.0, (len(examples), 32))
         return (middles[examples.labels] + noise).astype(np.float16)
 
-    monkeypatch.setattr(features, "_compute", made)
+    monkeypatch.setattr(features, "_embed_images", made)
     read_source(TrainConfig(root=str(root), features=NETWORK), protocol(data, root))
 
 

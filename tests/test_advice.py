@@ -28,7 +28,7 @@ def advise(figures, constant=None, kind="features", **settings):
         history.append({"validation_mAP": figure})
         if constant:
             history[-1]["constant_bits"] = constant[number]
-        said += [(number, line) for line in advisor.lines(history)]
+        said += [(number, line) for line in advisor.advise(history)]
         history.append({"step": number + 1, "loss": 1.0})
     return said
 
@@ -75,11 +75,11 @@ def test_constant_bits_are_mentioned_once():
 def test_constant_bits_are_mentioned_at_the_end_of_a_short_run():
     advisor = Advisor(TrainConfig(bits=20), "features", 0.1, 50)
     row = {"validation_mAP": 0.5, "constant_bits": 3}
-    assert advisor.lines([row]) == []
-    [line] = advisor.lines([row], last=True)
+    assert advisor.advise([row]) == []
+    [line] = advisor.advise([row], last=True)
     assert line.startswith("3 of 20 bits")
     better = {"validation_mAP": 0.6, "constant_bits": 3}
-    assert advisor.lines([row, row, better], last=True) == []
+    assert advisor.advise([row, row, better], last=True) == []
 
 
 class Stuck(torch.nn.Module):

@@ -23,15 +23,15 @@ from rankbits.train.checkpoints import (
     WEIGHTS,
     Progress,
     load_checkpoint,
+    load_state,
     load_tensors,
-    put,
     save_checkpoint,
     save_tensors,
 )  # fmt: skip
-from rankbits.train.diary import LOG, Diary, read_log
 from rankbits.train.embed import DATABASE, QUERIES, Validation, embed
-from rankbits.train.processes import Processes, Stop, device_of
-from rankbits.train.run import RUN, as_examples
+from rankbits.train.log import LOG, Log, read_log
+from rankbits.train.processes import Processes, Stop, choose_device
+from rankbits.train.run import RUN, make_examples
 from rankbits.train.step import Replay, batch_gradient, choose_precision, precision
 
 X = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
@@ -70,7 +70,7 @@ def test_a_state_that_does_not_fit_says_why(tmp_path):
     ):
         given = {n: t for n, t in {**good, **change}.items() if t is not None}
         with pytest.raises(rb.Refusal, match=said):
-            put(module, given, path)
+            load_state(module, given, path)
 
 
 class Counted(torch.optim.SGD):
@@ -85,18 +85,18 @@ class Counted(torch.optim.SGD):
 
 
 def test_an_optimisers_plain_numbers_are_kept(tmp_path):
-    def made():
+    def make_both():
         torch.manual_seed(0)
         model = torch.nn.Linear(3, 2)
         return model, Counted(model.parameters(), 0.1, momentum=0.9)
 
-    model, optimiser = made()
+    model, optimiser = make_both()
     for _ in range(3):
         model(torch.ones(1, 3)).sum().backward()
         optimiser.step()
     loss = torch.nn.Module()
     save_checkpoint(tmp_path, model, loss, optimiser, Progress(step=3), {"more": 1})
-    again, fresh = made()
+    again, fresh = make_both()
     progress, facts = load_checkpoint(tmp_path, again, loss, fresh)
     assert progress == Progress(step=3) and facts["more"] == 1
     assert torch.equal(again.weight, model.weight)
@@ -131,9 +131,9 @@ def test_the_log_forgets_what_is_past_the_checkpoint(tmp_path):
     text = "".join(json.dumps(row) + "\n" for row in rows)
     (tmp_path / LOG).write_text(text + '{"step": 4, "lo')
     assert read_log(tmp_path) == rows and read_log(tmp_path, 1) == rows[:2]
-    diary = Diary(tmp_path)
-    diary.open(1)
-    diary.write({"step": 2, "loss": 9.0})
+    log = Log(tmp_path)
+    log.open(1)
+    log.write({"step": 2, "loss": 9.0})
     assert read_log(tmp_path) == [*rows[:2], {"step": 2, "loss": 9.0}]
 
 
@@ -153,23 +153,23 @@ def test_tensorboard_is_told_every_number(tmp_path, monkeypatch):
     module = types.ModuleType("torch.utils.tensorboard")
     module.SummaryWriter = SummaryWriter
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-    diary = Diary(tmp_path, tensorboard=True)
-    diary.open(5)
-    diary.write({"step": 6, "epoch": 1, "loss": 0.5})
-    diary.close()
-    diary.close()
+    log = Log(tmp_path, tensorboard=True)
+    log.open(5)
+    log.write({"step": 6, "epoch": 1, "loss": 0.5})
+    log.close()
+    log.close()
     assert told == [("loss", 0.5, 6)]
     assert made == [(str(tmp_path / "tensorboard"), 6), "closed"]
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    diary.open(6)
-    assert diary.writer is None
+    log.open(6)
+    assert log.writer is None
 
 
 def test_signals_are_heard_in_the_main_thread_only():
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     for number, why in ((signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")):
         stop = Stop()
-        with stop.listening():
+        with stop.listen():
             signal.raise_signal(number)
             assert stop.why == why
             with pytest.raises(KeyboardInterrupt):
@@ -178,7 +178,7 @@ def test_signals_are_heard_in_the_main_thread_only():
     heard = []
 
     def elsewhere():
-        with Stop().listening():
+        with Stop().listen():
             heard.append(signal.getsignal(signal.SIGTERM) == before[0])
 
     thread = threading.Thread(target=elsewhere)
@@ -189,7 +189,7 @@ def test_signals_are_heard_in_the_main_thread_only():
 
 def test_a_process_alone_is_the_first_of_one():
     alone = Processes.join(torch.device("cpu"))
-    assert (alone.rank, alone.world, alone.first(7)) == (0, 1, 0)
+    assert (alone.rank, alone.world, alone.find_first(7)) == (0, 1, 0)
     assert alone.any(True) and not alone.any(False)
     norm = torch.nn.BatchNorm1d(3)
     alone.average_buffers(norm)
@@ -198,13 +198,13 @@ def test_a_process_alone_is_the_first_of_one():
 
 
 def test_devices_that_are_not_there(monkeypatch):
-    assert device_of("cpu") == torch.device("cpu")
+    assert choose_device("cpu") == torch.device("cpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert device_of("auto") == torch.device("cpu")
+    assert choose_device("auto") == torch.device("cpu")
     with pytest.raises(rb.Refusal, match="'cuda:1' was asked for, but torch finds no CUDA device"):
-        device_of("cuda:1")
+        choose_device("cuda:1")
     with pytest.raises(rb.Refusal, match="device must be 'auto', 'cpu', 'cuda' or 'cuda:N'"):
-        device_of("tpu?")
+        choose_device("tpu?")
 
 
 def test_half_precision_is_judged_in_full():
@@ -213,7 +213,7 @@ def test_half_precision_is_judged_in_full():
     model, x, cpu = torch.nn.Linear(6, 4), torch.from_numpy(X), torch.device("cpu")
     seen = []
 
-    def made(start, stop):
+    def embed(start, stop):
         with precision("bf16", cpu):
             return model(x[start:stop])
 
@@ -221,7 +221,7 @@ def test_half_precision_is_judged_in_full():
         seen.append(z.dtype)
         return z.square().mean()
 
-    _, z = batch_gradient(made, 40, loss, Replay(model, 0), chunk=16)
+    _, z = batch_gradient(embed, 40, loss, Replay(model, 0), chunk=16)
     assert seen == [torch.float32] and z.dtype == torch.float32
     wanted = torch.autograd.grad(model(x).square().mean(), model.weight)[0]
     torch.testing.assert_close(model.weight.grad, wanted, rtol=0.05, atol=0.01)
@@ -256,7 +256,7 @@ def test_runs_that_cannot_be_read(tmp_path):
 
 def test_what_is_no_image_is_not_embedded(tmp_path):
     (tmp_path / "a.png").write_bytes(b"no image")
-    files = as_examples(str(tmp_path / "a.png"))
+    files = make_examples(str(tmp_path / "a.png"))
     assert len(files) == 1 and files.kind == "files"
     with pytest.raises(rb.Refusal, match="Images need a View"):
         embed(torch.nn.Identity(), files, None)

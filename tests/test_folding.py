@@ -12,8 +12,8 @@ from rankbits.models.pixels import Pixels
 from rankbits.models.resnet import ResNet50
 
 
-def lived(network: nn.Module) -> nn.Module:
-    """A network whose norms have seen something, as trained ones have."""
+def fill_norms(network: nn.Module) -> nn.Module:
+    """Give the norms of a network statistics and weights, as training does."""
     draw = torch.Generator().manual_seed(0)
     for norm in (m for m in network.modules() if isinstance(m, nn.BatchNorm2d)):
         norm.running_mean.normal_(0, 0.5, generator=draw)
@@ -29,11 +29,11 @@ def folds(monkeypatch):
     seen = []
     plain = nn.Conv2d._conv_forward
 
-    def noted(self, x, weight, bias):
+    def count_and_convolve(self, x, weight, bias):
         seen.append(weight is not self.weight)
         return plain(self, x, weight, bias)
 
-    monkeypatch.setattr(nn.Conv2d, "_conv_forward", noted)
+    monkeypatch.setattr(nn.Conv2d, "_conv_forward", count_and_convolve)
     return seen
 
 
@@ -50,7 +50,7 @@ def folds(monkeypatch):
     ids=["bias", "stride", "groups", "reflected", "depthwise", "same"],
 )
 def test_folded_and_plain_agree(conv):
-    norm = lived(nn.Sequential(nn.BatchNorm2d(conv.out_channels, eps=1e-3)))[0].eval()
+    norm = fill_norms(nn.Sequential(nn.BatchNorm2d(conv.out_channels, eps=1e-3)))[0].eval()
     x = torch.randn(3, 6, 11, 10)
     with torch.no_grad():
         fused = convolve_normed(conv, norm, x)
@@ -101,7 +101,7 @@ def test_a_network_embeds_what_it_learned(make, folds):
 @pytest.mark.parametrize("part", ["conv", "norm"])
 @pytest.mark.parametrize("when", ["register_forward_hook", "register_forward_pre_hook"])
 def test_a_hook_is_heard(part, when):
-    made, heard = lived(ConvNorm(3, 4, 3)).eval(), []
+    made, heard = fill_norms(ConvNorm(3, 4, 3)).eval(), []
     handle = getattr(getattr(made, part), when)(lambda *_: heard.append(part))
     with torch.no_grad():
         made(torch.randn(1, 3, 6, 6))
@@ -111,7 +111,7 @@ def test_a_hook_is_heard(part, when):
 
 
 def test_weights_that_change_are_folded_anew():
-    made = lived(ConvNorm(3, 4, 3)).eval()
+    made = fill_norms(ConvNorm(3, 4, 3)).eval()
     x = torch.randn(1, 3, 6, 6)
     with torch.no_grad():
         before = made(x)

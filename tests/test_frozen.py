@@ -45,7 +45,7 @@ def photographs(tmp_path, monkeypatch):
 
     def colours(source, side=None, mirror=False, smaller=None):
         made.append((source, side, smaller))
-        view = Inputs("images", side=64, channels=3).view(mirror=mirror)
+        view = Inputs("images", side=64, channels=3).make_view(mirror=mirror)
         return Body(scales.TwoScales(Colours(), 32).eval(), source, view, 32)
 
     monkeypatch.setenv("RANKBITS_DATA", str(tmp_path / "data"))

@@ -32,8 +32,8 @@ LOSSES = {
 }
 
 
-def shared(rank: int) -> list:
-    """What the trainer's processes tell each other; the second has no gradient for ``idle``."""
+def gather_facts(rank: int) -> list:
+    """Gather what the trainer's processes exchange; the second has no gradient for ``idle``."""
     here = Processes.join(torch.device("cpu"))
     norm = torch.nn.BatchNorm1d(2)
     norm.running_mean.fill_(rank)
@@ -44,7 +44,8 @@ def shared(rank: int) -> list:
         idle.grad = torch.ones(2)
     sum_gradients([used, idle])
     here.wait()
-    facts = [here.rank, here.world, here.first(SIZES[rank]), here.any(rank == 1), here.any(False)]
+    facts = [here.rank, here.world, here.find_first(SIZES[rank])]
+    facts += [here.any(rank == 1), here.any(False)]
     return [*facts, norm.running_mean.tolist(), used.grad.tolist(), idle.grad.tolist()]
 
 
@@ -54,7 +55,7 @@ def work(rank: int, folder: str) -> None:
     )
     torch.set_num_threads(1)
     found = {gradients: losses_and_gradients(rank, gradients) for gradients in ("mean", "sum")}
-    torch.save(found | {"shared": shared(rank)}, os.path.join(folder, f"{rank}.pt"))
+    torch.save(found | {"shared": gather_facts(rank)}, os.path.join(folder, f"{rank}.pt"))
     dist.destroy_process_group()
 
 

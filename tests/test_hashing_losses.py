@@ -489,7 +489,7 @@ def make(request):
     return make
 
 
-def differentiated(loss, z, labels, rows=None):
+def differentiate(loss, z, labels, rows=None):
     z = z.detach().clone().requires_grad_()
     value = loss(z, labels, torch.arange(len(z)) if rows is None else rows)
     (gradient,) = torch.autograd.grad(value, z)
@@ -521,8 +521,8 @@ def test_gradient_at_the_proxies(kind, variant):
 def test_a_scalar_in_float32(make, kind, dtype):
     z, labels = batch(kind, dtype=torch.float32)
     loss = make(labels)
-    value, gradient = differentiated(loss, z.to(dtype), labels)
-    wide, _ = differentiated(loss, z.to(dtype).float(), labels)
+    value, gradient = differentiate(loss, z.to(dtype), labels)
+    wide, _ = differentiate(loss, z.to(dtype).float(), labels)
     assert value.shape == () and value.dtype == torch.float32 and torch.isfinite(value)
     assert gradient.dtype == dtype and torch.isfinite(gradient).all() and gradient.any()
     assert value == wide
@@ -531,9 +531,9 @@ def test_a_scalar_in_float32(make, kind, dtype):
 def test_autocast_leaves_the_loss_alone(make):
     z, labels = batch("multi-hot", dtype=torch.float32)
     loss = make(labels)
-    value, gradient = differentiated(loss, z, labels)
+    value, gradient = differentiate(loss, z, labels)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        cast, under = differentiated(loss, z, labels)
+        cast, under = differentiate(loss, z, labels)
     assert cast.dtype == torch.float32 and cast == value
     torch.testing.assert_close(under, gradient, rtol=0, atol=0)
 
@@ -542,9 +542,9 @@ def test_autocast_leaves_the_loss_alone(make):
 def test_the_order_of_the_batch_does_not_matter(make, kind):
     z, labels = batch(kind)
     loss = make(labels)
-    value, gradient = differentiated(loss, z, labels)
+    value, gradient = differentiate(loss, z, labels)
     order = torch.randperm(len(z), generator=torch.Generator().manual_seed(1))
-    other, permuted = differentiated(loss, z[order], labels[order], order)
+    other, permuted = differentiate(loss, z[order], labels[order], order)
     torch.testing.assert_close(other, value, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(permuted, gradient[order], rtol=1e-10, atol=1e-12)
 
@@ -566,7 +566,7 @@ def hard_batches():
 
 @pytest.mark.parametrize(("z", "labels"), [pytest.param(*b[1:], id=b[0]) for b in hard_batches()])
 def test_hard_batches_give_finite_numbers(make, z, labels):
-    value, gradient = differentiated(make(labels), z, labels)
+    value, gradient = differentiate(make(labels), z, labels)
     assert value.dtype == torch.float32 and torch.isfinite(value)
     assert torch.isfinite(gradient).all()
 
@@ -665,13 +665,13 @@ def test_losses_of_pytorch_metric_learning_keep_the_contract(name):
     library = pytest.importorskip("pytorch_metric_learning.losses")
     loss = getattr(library, name)()
     z, labels = batch(dtype=torch.float32)
-    value, gradient = differentiated(lambda z, y, _: loss(z, y), z, labels)
+    value, gradient = differentiate(lambda z, y, _: loss(z, y), z, labels)
     assert value.shape == () and value.dtype == torch.float32 and torch.isfinite(value)
     assert torch.isfinite(gradient).all() and gradient.any()
     order = torch.randperm(len(z))
     torch.testing.assert_close(loss(z[order], labels[order]), value)
     for labels in (torch.zeros(11, dtype=torch.long), torch.arange(11)):
-        value, gradient = differentiated(lambda z, y, _: loss(z, y), z, labels)
+        value, gradient = differentiate(lambda z, y, _: loss(z, y), z, labels)
         assert value.shape == () and torch.isfinite(value) and torch.isfinite(gradient).all()
 
 

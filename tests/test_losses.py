@@ -58,7 +58,7 @@ def batch(kind, rows=14, dim=6, dtype=torch.float64, seed=0):
     return (x, y.requires_grad_()), {"labels": classes, "database_labels": theirs, **extra}
 
 
-def called(loss, inputs, options):
+def call_loss(loss, inputs, options):
     options = dict(options)
     labels = options.pop("labels", None)
     if len(inputs) == 2:
@@ -69,7 +69,7 @@ def called(loss, inputs, options):
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradient_equals_finite_differences(loss, kind):
     inputs, options = batch(kind)
-    assert torch.autograd.gradcheck(lambda *x: called(loss, x, options), inputs, atol=1e-6)
+    assert torch.autograd.gradcheck(lambda *x: call_loss(loss, x, options), inputs, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,7 +79,7 @@ def test_backends_agree(loss, kind, dtype, monkeypatch):
     for name in ("reference", "cpu"):
         monkeypatch.setenv("RANKBITS_BACKEND", name)
         inputs, options = batch(kind, rows=123, dim=16, dtype=dtype)
-        value = called(loss, inputs, options)
+        value = call_loss(loss, inputs, options)
         value.backward()
         found.append((value.detach(), [x.grad for x in inputs]))
     (one, ones), (two, twos) = found
@@ -93,14 +93,14 @@ def test_tiles_make_no_difference(loss, monkeypatch):
     from rankbits.kernels import histogram
 
     inputs, options = batch("database", rows=50)
-    whole = called(loss, inputs, options)
+    whole = call_loss(loss, inputs, options)
     whole.backward()
     before = [x.grad.clone() for x in inputs]
     monkeypatch.setattr(histogram, "CELLS", {"cpu": 1})
     monkeypatch.setattr(histogram, "LEAST_ROWS", 7)
     monkeypatch.setattr(histogram, "KEEP", 0)
     inputs, options = batch("database", rows=50)
-    tiled = called(loss, inputs, options)
+    tiled = call_loss(loss, inputs, options)
     tiled.backward()
     torch.testing.assert_close(whole, tiled, rtol=1e-12, atol=0)
     for a, x in zip(before, inputs, strict=True):
@@ -110,10 +110,10 @@ def test_tiles_make_no_difference(loss, monkeypatch):
 def test_the_gather_of_a_batch_with_itself_is_the_batch(loss):
     """A database that is the batch, with self_rows, equals the batch alone, gradient included."""
     (x,), options = batch("classes")
-    alone = called(loss, (x,), options)
+    alone = call_loss(loss, (x,), options)
     (gradient,) = torch.autograd.grad(alone, x)
     y = x.detach().clone().requires_grad_()
-    both = called(
+    both = call_loss(
         loss,
         (x, y),
         {**options, "database_labels": options["labels"], "self_rows": torch.arange(len(x))},
@@ -314,7 +314,7 @@ def test_backends_agree_where_bins_are_empty_or_next_to_it(form, name, monkeypat
 
 def test_a_gradient_may_be_taken_twice_but_not_of_itself(loss):
     (x,), options = batch("classes")
-    value = called(loss, (x,), options)
+    value = call_loss(loss, (x,), options)
     one, two = (torch.autograd.grad(value, x, retain_graph=True)[0] for _ in range(2))
     assert torch.equal(one, two)
     (gradient,) = torch.autograd.grad(value, x, create_graph=True)
@@ -328,10 +328,10 @@ def test_no_gradient_is_found_where_none_is_needed(loss, monkeypatch):
     monkeypatch.setattr(histogram, "spread", None)  # would be called
     (x,), options = batch("classes")
     with torch.no_grad():
-        called(loss, (x,), options)
-    called(loss, (x.detach(),), options)
+        call_loss(loss, (x,), options)
+    call_loss(loss, (x.detach(),), options)
     with pytest.raises(TypeError):
-        called(loss, (x,), options)
+        call_loss(loss, (x,), options)
 
 
 @pytest.mark.parametrize(
@@ -390,39 +390,39 @@ def test_fastap_is_that_of_pytorch_metric_learning():
 
 def test_scaling_the_loss_scales_the_gradient(loss):
     (x,), options = batch("classes")
-    (one,) = torch.autograd.grad(called(loss, (x,), options), x)
-    (many,) = torch.autograd.grad(1024 * called(loss, (x,), options), x)
+    (one,) = torch.autograd.grad(call_loss(loss, (x,), options), x)
+    (many,) = torch.autograd.grad(1024 * call_loss(loss, (x,), options), x)
     torch.testing.assert_close(many, 1024 * one)
 
 
 def test_gradients_accumulate(loss):
     (x,), options = batch("classes")
-    called(loss, (x,), options).backward()
+    call_loss(loss, (x,), options).backward()
     once = x.grad.clone()
-    called(loss, (x,), options).backward()
+    call_loss(loss, (x,), options).backward()
     torch.testing.assert_close(x.grad, 2 * once)
 
 
 def test_classes_of_one_member_leave_the_mean(loss):
     (x,), options = batch("classes")
-    base = called(loss, (x,), options)
+    base = call_loss(loss, (x,), options)
     lonely = torch.cat([x.detach(), torch.full((2, 6), 50.0, dtype=x.dtype)])
     labels = torch.cat([options["labels"], torch.tensor([77, 88])])
-    value = called(loss, (lonely,), {"labels": labels})
+    value = call_loss(loss, (lonely,), {"labels": labels})
     assert torch.isfinite(value) and value != base
 
 
 def test_a_batch_without_neighbours_gives_zero_and_zero_gradient(loss):
     for labels in (torch.arange(5), torch.zeros(5, 3)):
         x = torch.randn(5, 6, requires_grad=True)
-        value = called(loss, (x,), {"labels": labels})
+        value = call_loss(loss, (x,), {"labels": labels})
         value.backward()
         assert value == 0 and (x.grad == 0).all()
 
 
 def test_an_empty_batch_gives_zero_and_an_empty_gradient(loss):
     x = torch.empty(0, 6, requires_grad=True)
-    value = called(loss, (x,), {"labels": torch.empty(0, dtype=torch.long)})
+    value = call_loss(loss, (x,), {"labels": torch.empty(0, dtype=torch.long)})
     value.backward()
     assert value == 0 and x.grad.shape == (0, 6)
 
@@ -430,13 +430,13 @@ def test_an_empty_batch_gives_zero_and_an_empty_gradient(loss):
 @pytest.mark.parametrize("name", ["fastap", "ap-simple", "ap-exact", "ndcg-exact"])
 def test_one_class_for_all_is_perfect(name):
     (x,), _ = batch("classes")
-    value = called(LOSSES[name], (x,), {"labels": torch.zeros(14)})
+    value = call_loss(LOSSES[name], (x,), {"labels": torch.zeros(14)})
     assert float(value.detach()) == pytest.approx(0, abs=1e-12)
 
 
 def test_identical_rows_have_a_finite_gradient(loss):
     x = torch.ones(6, 6, requires_grad=True)
-    value = called(loss, (x,), {"labels": torch.tensor([0, 0, 0, 1, 1, 1])})
+    value = call_loss(loss, (x,), {"labels": torch.tensor([0, 0, 0, 1, 1, 1])})
     value.backward()
     assert torch.isfinite(value) and torch.isfinite(x.grad).all()
 
@@ -454,20 +454,20 @@ def test_a_nan_makes_the_loss_nan_and_nothing_worse(loss):
     for bad in (torch.nan, torch.inf):
         y = x.detach().clone()
         y[2, 1] = bad
-        value = called(loss, (y.requires_grad_(),), options)
+        value = call_loss(loss, (y.requires_grad_(),), options)
         if not torch.isfinite(y.tanh()).all() or loss is LOSSES["fastap"]:
             assert torch.isnan(value)
     lonely = torch.full((1, 6), torch.nan, dtype=x.dtype)
     labels = torch.cat([options["labels"], torch.tensor([99])])
-    assert torch.isnan(called(loss, (torch.cat([x.detach(), lonely]),), {"labels": labels}))
+    assert torch.isnan(call_loss(loss, (torch.cat([x.detach(), lonely]),), {"labels": labels}))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_widened(loss, dtype):
     (x,), options = batch("classes")
     half = x.detach().to(dtype).requires_grad_()
-    value = called(loss, (half,), options)
-    wide = called(loss, (half.detach().float(),), options)
+    value = call_loss(loss, (half,), options)
+    wide = call_loss(loss, (half.detach().float(),), options)
     assert value.dtype == torch.float32 and value.detach() == wide
     value.backward()
     assert half.grad.dtype == dtype and torch.isfinite(half.grad).all()
@@ -475,10 +475,10 @@ def test_half_precision_is_widened(loss, dtype):
 
 def test_autocast_leaves_the_loss_alone(loss):
     (x,), options = batch("classes", dtype=torch.float32)
-    plain = called(loss, (x,), options)
+    plain = call_loss(loss, (x,), options)
     (gradient,) = torch.autograd.grad(plain, x)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        cast = called(loss, (x,), options)
+        cast = call_loss(loss, (x,), options)
         (under,) = torch.autograd.grad(cast, x)
     assert cast.dtype == torch.float32
     torch.testing.assert_close(cast, plain, rtol=0, atol=0)
@@ -502,7 +502,7 @@ def test_calls_are_deterministic(loss):
     found = set()
     for _ in range(5):
         inputs, options = batch("classes", rows=300, dim=16, dtype=torch.float32)
-        value = called(loss, inputs, options)
+        value = call_loss(loss, inputs, options)
         value.backward()
         found.add((value.detach().numpy().tobytes(), inputs[0].grad.numpy().tobytes()))
     assert len(found) == 1
@@ -579,7 +579,7 @@ def test_refusals(call, sentence):
 
 def test_a_graph_can_be_differentiated_twice(loss):
     (x,), options = batch("classes")
-    value = called(loss, (x,), options)
+    value = call_loss(loss, (x,), options)
     (one,) = torch.autograd.grad(value, x, retain_graph=True)
     (two,) = torch.autograd.grad(value, x)
     torch.testing.assert_close(one, two, rtol=0, atol=0)

@@ -105,13 +105,13 @@ def test_what_is_not_kept_cannot_be_built_on(made):
 
 
 def test_teachers_of_a_shortened_run_label_a_shortened_database(made, monkeypatch):
-    asked, label = [], sources.taught_examples
+    asked, label = [], sources.add_taught_examples
 
     def counted(train, unlabelled, *options):
         asked.append((len(train), len(unlabelled)))
         return label(train, unlabelled, *options)
 
-    monkeypatch.setattr(sources, "taught_examples", counted)
+    monkeypatch.setattr(sources, "add_taught_examples", counted)
     monkeypatch.setitem(SHORT, "database", 30)
     run(made, "made/second")
     ((known, labelled),) = asked

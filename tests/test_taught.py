@@ -12,10 +12,10 @@ from rankbits.data.augment import View
 from rankbits.data.examples import Examples
 from rankbits.data.protocol import Protocol
 from rankbits.train import TrainConfig, features, teach, train
-from rankbits.train.features import frozen_features
+from rankbits.train.features import compute_features
 from rankbits.train.run import Inputs, Run, load_run
 from rankbits.train.source import read_source
-from rankbits.train.teach import pick_surest, taught_examples
+from rankbits.train.teach import add_taught_examples, pick_surest
 
 
 def pictures(rows, seed=0):
@@ -45,35 +45,35 @@ def settings(teacher, root, **more):
 def test_features_are_the_outputs_of_the_body_and_computed_once(teacher, tmp_path, monkeypatch):
     examples = pictures(30, seed=1)
     config = settings(teacher, tmp_path)
-    found = frozen_features(examples, config)
+    found = compute_features(examples, config)
     body = teacher.model.backbone.eval()
     with torch.no_grad():
         wanted = body(View(16, 3).plain(torch.from_numpy(examples.inputs)))
     assert found.inputs.dtype == np.float16
     np.testing.assert_allclose(found.inputs, wanted, atol=2e-3)
     np.testing.assert_array_equal(found.labels, examples.labels)
-    monkeypatch.setattr(features, "_compute", lambda *_, **__: pytest.fail("computed again"))
-    np.testing.assert_array_equal(frozen_features(examples, config).inputs, found.inputs)
+    monkeypatch.setattr(features, "_embed_images", lambda *_, **__: pytest.fail("computed again"))
+    np.testing.assert_array_equal(compute_features(examples, config).inputs, found.inputs)
 
 
 def test_other_images_or_weights_are_other_features(teacher, tmp_path):
     config = settings(teacher, tmp_path)
-    frozen_features(pictures(30, seed=1), config)
-    frozen_features(pictures(30, seed=2), config)
+    compute_features(pictures(30, seed=1), config)
+    compute_features(pictures(30, seed=2), config)
     other = tmp_path / "other"
     train(examples=pictures(40), out=str(other), bits=8, epochs=1, say=id)
-    frozen_features(pictures(30, seed=1), settings(teacher, tmp_path).with_changes(
+    compute_features(pictures(30, seed=1), settings(teacher, tmp_path).with_changes(
         features=str(other)))  # fmt: skip
     assert len(list((tmp_path / "features").glob("*.npy"))) == 3
 
 
 def test_a_damaged_cache_is_refused_by_name(teacher, tmp_path):
     examples, config = pictures(30, seed=1), settings(teacher, tmp_path)
-    frozen_features(examples, config)
+    compute_features(examples, config)
     (path,) = (tmp_path / "features").glob("*.npy")
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(rb.Refusal, match="is damaged: remove it"):
-        frozen_features(examples, config)
+        compute_features(examples, config)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_damaged_cache_is_refused_by_name(teacher, tmp_path):
 )
 def test_features_that_cannot_be_had_are_refused(tmp_path, name, rows, says):
     with pytest.raises(rb.Refusal, match=says):
-        frozen_features(rows, TrainConfig(features=name, root=str(tmp_path)))
+        compute_features(rows, TrainConfig(features=name, root=str(tmp_path)))
 
 
 def test_a_run_on_features_has_nothing_to_freeze(tmp_path):
@@ -93,7 +93,7 @@ def test_a_run_on_features_has_nothing_to_freeze(tmp_path):
     out = str(tmp_path / "run")
     train(examples=own, validation=0, bits=4, epochs=1, out=out, say=id)
     with pytest.raises(rb.Refusal, match="no layers that make features of images"):
-        frozen_features(pictures(4), TrainConfig(features=out, root=str(tmp_path), device="cpu"))
+        compute_features(pictures(4), TrainConfig(features=out, root=str(tmp_path), device="cpu"))
 
 
 @pytest.mark.learned
@@ -168,7 +168,7 @@ def test_a_teacher_looks_at_the_same_images_once(tmp_path, monkeypatch):
     assert looked == [51]
     with torch.no_grad():
         next(run.model.parameters()).mul_(0.9)
-    run.keep()
+    run.save_weights()
     pick_surest([run], known, new, 0.8)
     assert looked == [51, 40, 50]
 
@@ -205,7 +205,7 @@ def test_teachers_look_at_mirrors_where_they_are_asked_to(teacher, monkeypatch):
     )
     folder, wanted = str(teacher.folder), {}
     for mirror in (False, True, False, True):
-        found = taught_examples(known, new, folder, 0.9, "cpu", mirror)
+        found = add_taught_examples(known, new, folder, 0.9, "cpu", mirror)
         np.testing.assert_array_equal(wanted.setdefault(mirror, found.labels), found.labels)
     assert looked == [None, None, True, True]
 
@@ -213,11 +213,11 @@ def test_teachers_look_at_mirrors_where_they_are_asked_to(teacher, monkeypatch):
 def test_features_of_an_image_and_its_mirror_are_kept_apart_from_its_own(teacher, tmp_path):
     examples, other = pictures(30, seed=1), pictures(30, seed=1).inputs[:, :, ::-1].copy()
     config = settings(teacher, tmp_path)
-    own, its = (frozen_features(e, config).inputs for e in (examples, Examples(other, [0] * 30)))
-    both = frozen_features(examples, config.with_changes(mirror=True)).inputs
+    own, its = (compute_features(e, config).inputs for e in (examples, Examples(other, [0] * 30)))
+    both = compute_features(examples, config.with_changes(mirror=True)).inputs
     np.testing.assert_allclose(both, (own.astype(np.float32) + its) / 2, atol=2e-3)
     assert np.abs(both.astype(np.float32) - own).max() > 4e-3
-    np.testing.assert_array_equal(frozen_features(examples, config).inputs, own)
+    np.testing.assert_array_equal(compute_features(examples, config).inputs, own)
     np.savez(tmp_path / "own.npz", images=examples.inputs, labels=examples.labels)
     run = train(
         settings(teacher, tmp_path, mirror=True, data=str(tmp_path / "own.npz"), bits=8, epochs=1),
@@ -246,6 +246,6 @@ def test_teachers_label_own_images(teacher, tmp_path):
 def test_what_teachers_cannot_do_is_refused(teacher):
     several = Examples(pictures(4).inputs, np.eye(4, dtype=bool))
     with pytest.raises(rb.Refusal, match="one class for each example"):
-        taught_examples(several, pictures(4), str(teacher.folder), 0.5)
+        add_taught_examples(several, pictures(4), str(teacher.folder), 0.5)
     with pytest.raises(rb.Refusal, match="is a share above 0"):
-        taught_examples(pictures(4), pictures(4), str(teacher.folder), 1.5, "cpu")
+        add_taught_examples(pictures(4), pictures(4), str(teacher.folder), 1.5, "cpu")

@@ -20,8 +20,8 @@ from rankbits.data.digits import digits
 from rankbits.data.examples import Examples
 from rankbits.losses.named import LOSSES
 from rankbits.train.checkpoints import CHECKPOINT, WEIGHTS, load_tensors
-from rankbits.train.diary import LOG
 from rankbits.train.embed import Validation
+from rankbits.train.log import LOG
 from rankbits.train.memory import BatchLoss
 from unmeasured import UNMEASURED
 
@@ -83,7 +83,7 @@ def test_fastap_embeddings_are_judged_by_cosine(own):
     assert run.embed(own.inputs[:7]).embeddings.shape == (7, 16)
 
 
-class Dropped(torch.nn.Module):
+class Network(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.body = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU())
@@ -94,9 +94,9 @@ class Dropped(torch.nn.Module):
         return self.head(self.drop(self.body(x)))
 
 
-def dropped() -> torch.nn.Module:
+def make_network() -> torch.nn.Module:
     torch.manual_seed(5)
-    return Dropped()
+    return Network()
 
 
 @pytest.mark.learned
@@ -105,11 +105,11 @@ def test_own_module_and_own_loss(own, tmp_path):
         return rb.fastap_loss(z, labels) + 0.01 * z.square().mean()
 
     out = str(tmp_path / "run")
-    run = rb.train(examples=own, model=dropped(), loss=loss, out=out, **SETTINGS)
+    run = rb.train(examples=own, model=make_network(), loss=loss, out=out, **SETTINGS)
     assert run.progress.best > 0.4
     with pytest.raises(Refusal, match="your own network; give it as model"):
         rb.load_run(out)
-    back = rb.load_run(out, Dropped())
+    back = rb.load_run(out, Network())
     np.testing.assert_array_equal(
         back.embed(own.inputs[:5]).embeddings, run.embed(own.inputs[:5]).embeddings
     )
@@ -138,7 +138,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(own, tmp_path, options, terminated):
     """Stop by SIGTERM from inside, after a number of steps; the rest is as if nothing happened."""
     settings = SETTINGS | {"log_every": 1} | options
     model = {} if "loss" in options else {"model": "own"}
-    made = (lambda: {"model": dropped()}) if model else (lambda: {})
+    made = (lambda: {"model": make_network()}) if model else (lambda: {})
     whole = rb.train(examples=own, out=str(tmp_path / "whole"), **made(), **settings)
     steps = whole.progress.step
     parts = 0
@@ -185,8 +185,8 @@ sys.path.insert(0, sys.argv[2])
 import torch
 torch.set_num_threads(1)
 import rankbits as rb
-from test_train import Examples, SETTINGS, dropped, digits, np
-from rankbits.train.diary import Diary
+from test_train import Examples, SETTINGS, make_network, digits, np
+from rankbits.train.log import Log
 images, labels = digits()
 own = Examples(images[:600].reshape(600, 64).astype(np.float32) / 16, labels[:600])
 folder = pathlib.Path(sys.argv[1])
@@ -194,21 +194,21 @@ settings = SETTINGS | {"checkpoint_minutes": 0.0, "log_every": 1, "epochs": 4, "
                        "memory": 50, "tensorboard": False}
 # what every child would load anew: the kernels, and the compiler that comes with an optimiser
 rb.evaluate(rb.pack(own.inputs[:9] - 0.5), rb.pack(own.inputs - 0.5), labels[:9], labels[:600])
-torch.optim.Adam(dropped().parameters())
+torch.optim.Adam(make_network().parameters())
 
 def attempt(name, lines=None):
     '''Train in a process of its own; kill it soon after its log has so many lines.'''
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
-        write = Diary.write
-        def told(diary, row):
-            write(diary, row)
-            os.write(theirs, struct.pack("I", len(diary.rows)))
-            if lines is not None and len(diary.rows) >= lines + 4:
+        write = Log.write
+        def told(log, row):
+            write(log, row)
+            os.write(theirs, struct.pack("I", len(log.rows)))
+            if lines is not None and len(log.rows) >= lines + 4:
                 signal.pause()  # a busy machine may be late with its kill, and the run must not end
-        Diary.write = told
-        rb.train(examples=own, model=dropped(), out=str(folder / name), **settings)
+        Log.write = told
+        rb.train(examples=own, model=make_network(), out=str(folder / name), **settings)
         os._exit(0)
     os.close(theirs)
     with open(ours, "rb", 0) as pipe:
@@ -239,12 +239,12 @@ def test_ten_kills_change_nothing(tmp_path):
     assert not [p for p in (tmp_path / "whole").iterdir() if p.name.startswith(".")]
 
 
-def spread(out: Path, loss: str) -> None:
-    """Dropout, memory, proxies and the hard sampler, by however many processes there are."""
+def train_spread(out: Path, loss: str) -> None:
+    """Train with dropout, memory, proxies and the hard sampler, in one process or several."""
     images, labels = digits()
     x, labels = images[:600].reshape(600, 64).astype(np.float32) / 16, labels[:600]
     rb.train(
-        examples=Examples(x, labels, labels // 5), model=dropped(), loss=loss, out=str(out),
+        examples=Examples(x, labels, labels // 5), model=make_network(), loss=loss, out=str(out),
         **SETTINGS | {"log_every": 1, "chunk": 32, "batch_size": 64, "sampler": "hard",
                       "memory": 40},
     )  # fmt: skip
@@ -255,13 +255,13 @@ SPREAD = ("fastap", "hyp2")
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
-    """The runs of two processes: starting them takes longer than all they do."""
+    """The runs of two processes, started once because that takes longer than the training."""
     folder = tmp_path_factory.mktemp("spread")
     script = folder / "spread.py"
     script.write_text(
         "import sys\nfrom pathlib import Path\nimport torch\nsys.path.insert(0, sys.argv[2])\n"
-        "torch.set_num_threads(1)\nfrom test_train import SPREAD, spread\n"
-        "for loss in SPREAD:\n    spread(Path(sys.argv[1], loss), loss)\n"
+        "torch.set_num_threads(1)\nfrom test_train import SPREAD, train_spread\n"
+        "for loss in SPREAD:\n    train_spread(Path(sys.argv[1], loss), loss)\n"
     )
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port",
@@ -276,8 +276,8 @@ def both(tmp_path_factory):
 
 @pytest.mark.parametrize("loss", SPREAD)
 def test_two_processes_are_one(tmp_path, both, loss):
-    """Losses and weights as of one process."""
-    spread(tmp_path / "one", loss)
+    """Losses and weights equal those of one process."""
+    train_spread(tmp_path / "one", loss)
     one, two = weights(tmp_path / "one"), weights(both / loss)
     for name in one:
         torch.testing.assert_close(one[name], two[name], rtol=1e-6, atol=1e-6)
@@ -314,7 +314,7 @@ def test_a_loss_that_is_no_number_stops_with_a_sentence(own, tmp_path):
     out = str(tmp_path / "run")
     with pytest.raises(Refusal, match=r"The loss is nan at step 5; .*last good checkpoint"):
         rb.train(
-            examples=own, model=dropped(), loss=bad, out=out,
+            examples=own, model=make_network(), loss=bad, out=out,
             **SETTINGS | {"checkpoint_minutes": 0.0},
         )  # fmt: skip
     tensors, facts = load_tensors(Path(out) / CHECKPOINT, "checkpoint")

@@ -68,9 +68,9 @@ def test_lines_while_features_are_computed(slow, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(features, "weights_path", lambda name: tmp_path)
     pixels = np.zeros((64, 8, 8, 3), np.uint8)
     config = TrainConfig(features="efficientnet-lite0", root=str(tmp_path), device="cpu", side=8)
-    features.frozen_features(Examples(pixels, OWN.labels), config)
+    features.compute_features(Examples(pixels, OWN.labels), config)
     assert "embed: 32 of 64 rows" in capsys.readouterr().err
-    features.frozen_features(Examples(pixels, OWN.labels), config)  # kept: nothing is computed
+    features.compute_features(Examples(pixels, OWN.labels), config)  # kept: nothing is computed
     assert capsys.readouterr().err == ""
 
 

@@ -16,7 +16,7 @@ from rankbits.data.augment import View
 from rankbits.losses.named import LOSSES, make_loss
 from rankbits.train import Memory, Replay, batch_gradient
 from rankbits.train.memory import BatchLoss
-from rankbits.train.step import freeze_statistics, seed_of
+from rankbits.train.step import derive_seed, freeze_statistics
 from unmeasured import UNMEASURED
 
 ROWS, BITS = 24, 12
@@ -46,7 +46,7 @@ def gradients(model, images, labels, loss, *, chunk, graph=None, view=None, step
     model = copy.deepcopy(model)
     loss = copy.deepcopy(loss)
     view = view or View(8, 1, "full")
-    drawn = view.draw(len(images), seed_of(0, step))
+    drawn = view.draw(len(images), derive_seed(0, step))
     rows = torch.arange(len(images))
     replay = Replay(model, 0, step)
 
@@ -61,7 +61,7 @@ def gradients(model, images, labels, loss, *, chunk, graph=None, view=None, step
     else:
         parts = []
         for start in range(0, len(images), graph):
-            replay.draw(start)
+            replay.set_seed(start)
             parts.append(embed(start, min(start + graph, len(images))))
         value = loss(torch.cat(parts), labels, rows)
         value.backward()
@@ -100,10 +100,10 @@ def test_without_accidents_the_chunk_does_not_matter_at_all(images, labels):
 
 def test_what_a_row_draws_differs_between_steps_and_places(images):
     view = View(8, 1, "full")
-    one, two = (view.train(images, view.draw(ROWS, seed_of(0, step))) for step in (1, 2))
+    one, two = (view.train(images, view.draw(ROWS, derive_seed(0, step))) for step in (1, 2))
     assert not torch.equal(one, two)
     torch.testing.assert_close(
-        view.train(images[5:9], view.draw(ROWS, seed_of(0, 1))[5:9]), one[5:9]
+        view.train(images[5:9], view.draw(ROWS, derive_seed(0, 1))[5:9]), one[5:9]
     )
 
 

@@ -15,7 +15,7 @@ from rankbits.train import TrainConfig
 from rankbits.train.loop import Trainer
 from rankbits.train.memory import BatchLoss
 from rankbits.train.processes import Processes
-from rankbits.train.run import Run, build_model, inputs_of
+from rankbits.train.run import Run, build_model, choose_inputs
 
 pytestmark = [
     pytest.mark.gpu,
@@ -49,7 +49,7 @@ def test_a_step_does_not_wait_for_the_device(graphs, chunk, augment):
     config = TrainConfig(
         model="conv", bits=16, batch_size=64, chunk=chunk, graphs=graphs, augment=augment, clip=1.0
     )
-    inputs = inputs_of(examples, config)
+    inputs = choose_inputs(examples, config)
     run = Run(build_model(config, inputs), config, inputs)
     batches = make_sampler("auto", examples.labels, None, config.batch_size)
     loss = BatchLoss(make_loss("tie-aware-ap", config.width, examples.labels))
@@ -59,7 +59,7 @@ def test_a_step_does_not_wait_for_the_device(graphs, chunk, augment):
         if number == 2:  # the first chooses alpha, and compiles; then graphs are recorded
             torch.cuda.set_sync_debug_mode("error")
         try:
-            trainer._step(batch, 0)
+            trainer.take_step(batch, 0)
         finally:
             torch.cuda.set_sync_debug_mode("default")
     assert number == 3

@@ -117,7 +117,7 @@ def suit_photographs(config: TrainConfig) -> tuple[TrainConfig, Examples | None]
     from rankbits.data.folders import read_examples
     from rankbits.data.images import ImageFiles
     from rankbits.models.weights import find_published
-    from rankbits.train.run import SMALL, first_side
+    from rankbits.train.run import SMALL, measure_first
 
     plain = config.model == "auto" and not (
         config.preset or config.weights or config.features or config.teachers
@@ -125,7 +125,7 @@ def suit_photographs(config: TrainConfig) -> tuple[TrainConfig, Examples | None]
     if not plain or not config.data or not Path(config.data).exists():
         return config, None
     examples = read_examples(config.data)
-    if not isinstance(examples.inputs, ImageFiles) or first_side(examples.inputs) <= SMALL:
+    if not isinstance(examples.inputs, ImageFiles) or measure_first(examples.inputs) <= SMALL:
         return config, None
     if find_published(NETWORK) is None:
         refuse(
@@ -179,13 +179,13 @@ class Embed:
 
     def work(self) -> None:
         from rankbits.encoder.fitting import tell_left_out
-        from rankbits.train.processes import device_of
+        from rankbits.train.processes import choose_device
 
         if not self.encoder or not self.inputs or not self.out:
             refuse("Give all three: rankbits embed ENCODER INPUTS -o EMBEDDINGS.")
         if Path(self.out).suffix not in (".npz", ".safetensors"):
             refuse(f"{self.out} must end in .npz or .safetensors.")
-        encoder = read_embedder(self.encoder, str(device_of(self.device)))
+        encoder = read_embedder(self.encoder, str(choose_device(self.device)))
         items = self._read_items(encoder)
         embedded = encoder.embed_readable(
             items, batch_size=self.batch_size, workers=self.workers, progress=True

@@ -26,7 +26,7 @@ from rankbits.models.sentences import SentenceModel
 from rankbits.quantizers import Quantizer
 from rankbits.train.body import BODY
 from rankbits.train.embed import Embedded, embed
-from rankbits.train.run import RUN, Inputs, as_examples
+from rankbits.train.run import RUN, Inputs, make_examples
 from rankbits.train.sentences import embed_texts
 from rankbits.types import Codes, Questions, pack
 
@@ -66,7 +66,7 @@ class Encoder:
         if self.network is not None:
             self.network.eval()
         if self.view is None:
-            self.view = self.reads.view()
+            self.view = self.reads.make_view()
 
     @classmethod
     def of(cls, quantizer: Quantizer) -> Encoder:
@@ -225,7 +225,7 @@ class Encoder:
             one_vector = not isinstance(inputs, (list, tuple)) and np.ndim(inputs) == 1
             if one_vector and self.reads.kind == "features":
                 inputs = np.asarray(inputs)[None]
-            inputs = as_examples(inputs)
+            inputs = make_examples(inputs)
         self._check_kind(inputs)
         return inputs
 

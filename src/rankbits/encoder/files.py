@@ -18,7 +18,7 @@ from rankbits.encoder.texts import SENTENCES, load_model
 from rankbits.quantizers import Quantizer
 from rankbits.quantizers import load as load_quantizer
 from rankbits.train.body import BODY, load_body
-from rankbits.train.processes import device_of
+from rankbits.train.processes import choose_device
 from rankbits.train.run import RUN, Inputs, Run, load_run
 
 
@@ -52,7 +52,7 @@ def load_encoder(
     quantizer = None
     if (where / QUANTIZER).is_file():
         quantizer = load_quantizer(where / QUANTIZER)
-    device = str(device_of(device))
+    device = str(choose_device(device))
     if (where / RUN).is_file() and not (where / SENTENCES).is_file():
         return of_run(load_run(where, network, device), quantizer)
     reads, names = _read_about(where)
@@ -75,7 +75,7 @@ def of_run(run: Run, quantizer: Quantizer | None = None) -> Encoder:
         body = load_body(folder / BODY)
         network = torch.nn.Sequential(OrderedDict(body=body.network, model=run.model))
         return Encoder(body.reads, network, quantizer, body.view, names, folder)
-    view = run.inputs.view(run.config.augment, run.config.mirror)
+    view = run.inputs.make_view(run.config.augment, run.config.mirror)
     return Encoder(run.inputs, run.model, quantizer, view, names, folder)
 
 

@@ -17,7 +17,7 @@ from rankbits.models.sentences import MINILM, SentenceModel, open_sentence_model
 from rankbits.quantizers import make_quantizer
 from rankbits.train.embed import Embedded
 from rankbits.train.meter import print_line
-from rankbits.train.processes import device_of
+from rankbits.train.processes import choose_device
 from rankbits.train.run import Inputs
 from rankbits.train.sentences import describe_cut
 
@@ -53,7 +53,7 @@ def fit_texts(
     if not isinstance(items, Items):
         _check.refuse(f"texts must be strings, or a file of them; got {type(texts).__name__}.")
     if not isinstance(model, SentenceModel):
-        model = open_sentence_model(model, str(device_of(device)))
+        model = open_sentence_model(model, str(choose_device(device)))
     reads = Inputs("texts", dim=model.dim)
     embedded = Encoder(reads, model, columns=tuple(columns)).embed_readable(items, progress=True)
     if not len(embedded.rows):

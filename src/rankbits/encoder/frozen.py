@@ -23,8 +23,8 @@ from rankbits.quantizers import Projection, Quantizer, SupervisedProjection, Sup
 from rankbits.train.body import BODY, Body, make_body, save_body
 from rankbits.train.config import TrainConfig
 from rankbits.train.embed import Embedded, embed
-from rankbits.train.features import computed_once, fingerprint
-from rankbits.train.processes import device_of
+from rankbits.train.features import compute_once, fingerprint
+from rankbits.train.processes import choose_device
 from rankbits.train.run import RUN
 
 LARGER, SMALLER = 320, 224  # measured on birds: two looks tell kinds apart better than one
@@ -61,7 +61,7 @@ def _embed(examples: Examples, body: Body, config: TrainConfig) -> Embedded:
 
     def compute() -> np.ndarray:
         found = embed(
-            body.network, examples, body.view, device=device_of(config.device), progress=True
+            body.network, examples, body.view, device=choose_device(config.device), progress=True
         )
         failed.extend(found.failed)
         kept = np.full((len(examples), found.embeddings.shape[1]), np.nan, np.float32)
@@ -70,7 +70,7 @@ def _embed(examples: Examples, body: Body, config: TrainConfig) -> Embedded:
 
     said = f"{body.name} {body.view} {body.smaller}"
     place = data_root(config.root) / "features" / f"{body.name}-{fingerprint(examples, said)}.npy"
-    features = computed_once(place, len(examples), compute)
+    features = compute_once(place, len(examples), compute)
     readable = np.flatnonzero(np.isfinite(features[:, 0]))
     if len(readable) < len(examples) and not failed:
         failed = [f"images that cannot be read: {len(examples) - len(readable):,}."]

@@ -1,6 +1,6 @@
-"""Losses over pairs whose two kinds weigh the same, however few are similar: DCH, WGLHH, HashNet.
+"""Losses in which similar and dissimilar pairs have equal weight: DCH, WGLHH, HashNet.
 
-What they share with other losses over pairs stands at the head of ``pairs.py``.
+The head of ``pairs.py`` says what they share with other losses over pairs.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Any
 import torch
 
 from rankbits.losses.histogram import outside_graphs
-from rankbits.losses.pairs import Each, Mean, Tensor, cosines, likelihood, mean_of_batch
+from rankbits.losses.pairs import Mean, PairLoss, Tensor, compute_batch_loss, cosines, logistic_loss
 from rankbits.losses.penalties import quantization_cauchy
 from rankbits.losses.proxies import mean_where, products
 from rankbits.losses.settings import LossModule, check_setting
 
 
-def balanced_mean(each: Each, similar_share: float | None) -> Mean:
-    """The mean over pairs of ``each(z, similar)``, weighted by w = s/p + (1-s)/(1-p)."""
+def make_balanced_mean(pair_loss: PairLoss, similar_share: float | None) -> Mean:
+    """Make the mean over pairs of ``pair_loss``, weighted by w = s/p + (1-s)/(1-p)."""
     p = check_setting("similar_share", similar_share)
 
     def mean(z: Tensor, similar: Tensor, counted: Tensor) -> Tensor:
-        values = each(z, similar)
+        values = pair_loss(z, similar)
         if p is None:
             return mean_where(counted & similar, values) + mean_where(counted & ~similar, values)
         return mean_where(counted, torch.where(similar, values / p, values / (1 - p)))
@@ -50,13 +50,13 @@ def dch_loss(
     """
     gamma = check_setting("gamma", gamma)
 
-    def each(z: Tensor, similar: Tensor) -> Tensor:
+    def pair_loss(z: Tensor, similar: Tensor) -> Tensor:
         ratio = z.shape[1] * ((1 - cosines(z)) / 2).clamp(1e-5, 1 - 1e-5) / gamma
         return torch.log1p(torch.where(similar, ratio, 1 / ratio))
 
-    return mean_of_batch(
-        embeddings, labels, affinity, balanced_mean(each, similar_share), penalty, variant,
-        lambda z: quantization_cauchy(z, gamma),
+    return compute_batch_loss(
+        embeddings, labels, affinity, make_balanced_mean(pair_loss, similar_share), penalty,
+        variant, lambda z: quantization_cauchy(z, gamma),
     )  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def wglhh_loss(
     """
     alpha = check_setting("alpha", alpha)
 
-    def each(z: Tensor, similar: Tensor) -> Tensor:
+    def pair_loss(z: Tensor, similar: Tensor) -> Tensor:
         c = cosines(z)
         exponent = -alpha * (z.shape[1] * (1 - c) / 2).square()
         q = torch.exp(exponent)
@@ -97,8 +97,8 @@ def wglhh_loss(
         miss = torch.where(similar, (1 - c) / 2, (1 + c) / 2)
         return torch.exp(miss) * torch.where(similar, near, far)
 
-    mean = balanced_mean(each, similar_share)
-    return mean_of_batch(embeddings, labels, affinity, mean, penalty, variant)
+    mean = make_balanced_mean(pair_loss, similar_share)
+    return compute_batch_loss(embeddings, labels, affinity, mean, penalty, variant)
 
 
 class WGLHH(LossModule):
@@ -119,24 +119,24 @@ def hashnet_loss(
 ) -> Tensor:
     """HashNet: w [ln(1 + exp theta) - s theta], theta = (10/K) <ui, uj>, u = tanh(beta z).
 
-    A beta that grows drives u to bits, so that there is no penalty.
+    There is no penalty: a growing beta drives u to bits.
 
     >>> hashnet_loss(torch.eye(2), torch.tensor([0, 1]))
     tensor(0.6931)
     """
     beta = check_setting("beta", beta)
 
-    def each(z: Tensor, similar: Tensor) -> Tensor:
+    def pair_loss(z: Tensor, similar: Tensor) -> Tensor:
         u = torch.tanh(beta * z)
-        return likelihood(products(u, u) * (10 / z.shape[1]), similar)
+        return logistic_loss(products(u, u) * (10 / z.shape[1]), similar)
 
-    mean = balanced_mean(each, similar_share)
-    return mean_of_batch(embeddings, labels, affinity, mean, 0.0, variant)
+    mean = make_balanced_mean(pair_loss, similar_share)
+    return compute_batch_loss(embeddings, labels, affinity, mean, 0.0, variant)
 
 
 class HashNet(LossModule):
-    """``hashnet_loss`` with beta = sqrt(1 + floor(step/200)); the buffer ``step`` counts the calls
-    made in training mode, and travels with ``state_dict``.
+    """``hashnet_loss`` with beta = sqrt(1 + floor(step/200)). The buffer ``step`` counts the calls
+    made in training mode, and is saved in ``state_dict``.
 
     >>> loss = HashNet()
     >>> loss(torch.eye(2), torch.tensor([0, 1])), int(loss.step), loss.beta

@@ -1,4 +1,4 @@
-"""ADSH: outputs of a network against discrete codes of the whole training set."""
+"""ADSH: a network learns discrete codes of the whole training set, and the codes learn from it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import torch
 
 from rankbits import _check
-from rankbits.losses.histogram import full_precision, outside_graphs, rows_of_floats
+from rankbits.losses.histogram import check_rows, full_precision, outside_graphs
 from rankbits.losses.proxies import products
 from rankbits.losses.relation import relate
 from rankbits.losses.settings import check_weight
 
-CELLS = 2**25
-ROWS = 2000  # rows whose outputs the codes follow after an epoch, as ADSH's authors have it
+CELLS = 2**25  # pairs of rows compared at a time
+ROWS = 2000  # rows that the codes are fitted to after an epoch: the number of ADSH's authors
 
 
 @outside_graphs
@@ -31,43 +31,39 @@ def adsh_loss(
     """Asymmetric deep supervised hashing: the sum over sampled rows i and training rows j of
     (<u_i, v_j> - K S'_ij)^2, plus gamma times the sum of |v_i - u_i|^2, over (M n) -> scalar.
 
-    u = tanh z are the outputs for M sampled rows, ``embeddings`` z (M, K) with ``labels``, which
-    are the training rows ``indices`` (M,). v in {-1, 1} are ``signs`` (n, K), the codes of all n
-    training rows. S' = (1 + r) s - r: 1 where labels are shared, else -r, with r = ``ratio``, the
-    number of similar over the number of dissimilar pairs of the training set, each row with itself
-    among them.
+    u = tanh z, where ``embeddings`` z (M, K) are the outputs for M sampled rows: the training rows
+    ``indices`` (M,), with ``labels``. v in {-1, 1} are ``signs`` (n, K), the codes of all n
+    training rows. S' = (1 + r) s - r: 1 where labels are shared, else -r. r is ``ratio``, the
+    number of similar over the number of dissimilar pairs of the training set, in which each row is
+    also paired with itself.
 
     >>> y = torch.tensor([0, 1])
     >>> adsh_loss(torch.zeros(1, 2), y[:1], y[:1], torch.ones(2, 2), y, ratio=1.0, gamma=3.0)
     tensor(7.)
     """
-    z = rows_of_floats("embeddings", embeddings, signs.shape[1])
+    z = check_rows("embeddings", embeddings, signs.shape[1])
     with full_precision(z):
         u, v = torch.tanh(z), signs.to(z.dtype)
         similar = _share_labels(labels, training_labels)
         wanted = (1 + ratio) * similar.to(z.dtype) - ratio
-        fit = (products(u, v) - signs.shape[1] * wanted).square().sum()
-        away = (v[indices] - u).square().sum()
-        return (fit + gamma * away) / max(similar.numel(), 1)
+        misfit = (products(u, v) - signs.shape[1] * wanted).square().sum()
+        quantization = (v[indices] - u).square().sum()
+        return (misfit + gamma * quantization) / max(similar.numel(), 1)
 
 
 def _share_labels(labels: Any, others: torch.Tensor) -> torch.Tensor:
-    """bool (M, n): who shares a label with whom."""
-    return (
-        relate(
-            len(labels), len(others), others.device, labels=labels, database_labels=others,
-            affinity=None, graded=False, same=False, self_rows=None,
-        ).grades(0, len(labels)) == 1
-    )  # fmt: skip
+    """Return bool (M, n): which rows share a label."""
+    rows = len(labels)
+    relation = relate(rows, len(others), others.device, labels=labels, database_labels=others)
+    return relation.grades(0, rows) == 1
 
 
 class ADSH(torch.nn.Module):
-    """``adsh_loss`` with the codes it learns: the buffer ``signs`` (n, bits), solved for bit by
-    bit. ``labels`` (n,) or multi-hot (n, C) are those of the training set; ``seed`` draws the first
-    codes.
+    """``adsh_loss`` with the codes that it learns, the buffer ``signs`` (n, bits). ``labels`` (n,)
+    or multi-hot (n, C) are those of the training set; ``seed`` draws the first codes.
 
-    Two steps alternate: the network learns the codes for ``every`` epochs, then the codes follow
-    the outputs of ``sample`` rows (H2Q's paper: 3 and 5,000).
+    Two steps alternate: the network learns the codes for ``every`` epochs, then the codes are
+    fitted, bit by bit, to the outputs of ``sample`` rows (H2Q's paper: 3 and 5,000).
 
     >>> labels = torch.tensor([0, 0, 1, 1, 2, 2])
     >>> inputs = torch.eye(6)
@@ -107,26 +103,27 @@ class ADSH(torch.nn.Module):
         self.bits = _check.whole("bits", bits, 1)
         self.gamma = check_weight("gamma", gamma)
         rows = len(labels) if hasattr(labels, "__len__") else 0
-        own = torch.from_numpy(_check.labels("labels", labels, rows, names=True).copy())
+        labels = torch.from_numpy(_check.labels("labels", labels, rows, names=True).copy())
         _check.not_empty("training set", rows)
         draw = torch.Generator().manual_seed(_check.whole("seed", seed, 0))
         signs = 2 * torch.randint(0, 2, (rows, self.bits), generator=draw) - 1
-        self.register_buffer("labels", own)
+        self.register_buffer("labels", labels)
         self.register_buffer("signs", signs.to(torch.int8))
-        if own.ndim == 1:
-            similar = int(own.unique(return_counts=True)[1].square().sum())
+        if labels.ndim == 1:
+            similar = int(labels.unique(return_counts=True)[1].square().sum())
         else:
-            similar = sum(int(part.sum()) for part in self._parts(own))
+            similar = sum(int(part.sum()) for part in self._compare_in_parts(labels))
         self.ratio = similar / max(rows**2 - similar, 1)
 
     def forward(self, embeddings: torch.Tensor, labels: Any, indices: Any = None) -> torch.Tensor:
-        """``embeddings`` z (M, bits) and ``labels`` of the training rows ``indices`` (M,)."""
-        z = rows_of_floats("embeddings", embeddings, self.bits)
-        rows = self._rows(indices, len(z), z.device)
+        """Compute the loss of ``embeddings`` z (M, bits) and ``labels`` of the training rows
+        ``indices`` (M,)."""
+        z = check_rows("embeddings", embeddings, self.bits)
+        rows = self._check_indices(indices, len(z), z.device)
         return adsh_loss(z, labels, rows, self.signs, self.labels, self.ratio, gamma=self.gamma)
 
     def after_epoch(self, embed: Callable[[torch.Tensor], Any], seed: int) -> None:
-        """Let the codes follow the outputs of training rows that ``seed`` draws, once in ``every``
+        """Fit the codes to the outputs of training rows that ``seed`` draws, once in ``every``
         epochs."""
         if self.every > 1:
             self.epochs += 1
@@ -142,19 +139,19 @@ class ADSH(torch.nn.Module):
     ) -> None:
         """Set each bit of all codes to its best value given the others, one bit after another.
 
-        ``outputs`` z (m, bits) of the sampled training rows ``indices`` (m,). ``bits`` says which
-        bits, in what order; all of them by default. No step raises the loss of these rows; a bit
-        for which both values are as good stays.
+        ``outputs`` z (m, bits) are those of the sampled training rows ``indices`` (m,). ``bits``
+        says which bits, in what order; all of them by default. No step raises the loss of these
+        rows; a bit whose two values are equally good stays.
         """
-        z = rows_of_floats("outputs", outputs, self.bits)
-        rows = self._rows(indices, len(z), z.device)
+        z = check_rows("outputs", outputs, self.bits)
+        rows = self._check_indices(indices, len(z), z.device)
         order = range(self.bits) if bits is None else list(bits)
         with full_precision(z):
             u = torch.tanh(z)
             gram, total = u.T @ u, u.sum(dim=0)
             pull = u.new_zeros(self.signs.shape).index_add_(0, rows, self.gamma * u)
             start = 0
-            for similar in self._parts(self.labels[rows]):
+            for similar in self._compare_in_parts(self.labels[rows]):
                 part = slice(start, start := start + len(similar))
                 shared = (1 + self.ratio) * (similar.to(u.dtype) @ u) - self.ratio * total
                 target = self.bits * shared + pull[part]
@@ -165,21 +162,22 @@ class ADSH(torch.nn.Module):
                     v[:, bit] = torch.where(force == 0, v[:, bit], force.sign())
                 self.signs[part] = v.to(torch.int8)
 
-    def _parts(self, labels: torch.Tensor) -> Iterable[torch.Tensor]:
-        """Which rows of the training set, a few at a time, share a label with which of these."""
+    def _compare_in_parts(self, labels: torch.Tensor) -> Iterable[torch.Tensor]:
+        """Yield bool (part, m): which rows of a part of the training set share one of ``labels``
+        (m,)."""
         for part in self.labels.split(max(1, CELLS // max(len(labels), 1))):
             yield _share_labels(part, labels)
 
-    def _rows(self, indices: Any, rows: int, device: torch.device) -> torch.Tensor:
+    def _check_indices(self, indices: Any, rows: int, device: torch.device) -> torch.Tensor:
         if indices is None:
             _check.refuse("indices must be given: the training row of each embedding.")
-        named = torch.as_tensor(indices, device=device, dtype=torch.long)
-        if named.shape != (rows,) or bool(((named < 0) | (named >= len(self.signs))).any()):
+        indices = torch.as_tensor(indices, device=device, dtype=torch.long)
+        if indices.shape != (rows,) or bool(((indices < 0) | (indices >= len(self.signs))).any()):
             _check.refuse(
                 f"indices must name a training row, 0 to {len(self.signs) - 1:,}, for each of "
                 f"{rows:,} embeddings."
             )
-        return named
+        return indices
 
     def extra_repr(self) -> str:
         return f"bits={self.bits}, gamma={self.gamma}, rows={len(self.signs)}"

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from rankbits import _check
-from rankbits.losses.histogram import find_loss, outside_graphs, rows_of_floats
+from rankbits.losses.histogram import check_rows, compute_histogram_loss, outside_graphs
 
 
 @outside_graphs
@@ -24,11 +24,11 @@ def fastap_loss(
     """1 - FastAP, the mean over queries that have a neighbour -> scalar (Eq. 13-14).
 
     ``embeddings`` (M, dim) are scaled to unit length here. Each row queries the rest of the batch,
-    or ``database`` (N, dim), a memory bank or a gathered batch; ``self_rows`` (M,) then names the
-    row that is the query itself. ``labels`` are (M,) or multi-hot (M, C), sharing one makes a
-    neighbour; or None with ``affinity`` (M, M or N), neighbours above zero. ``bins`` = L: L + 1
-    centres 0, 4/L, .., 4. Memory is linear in M; a batch without any neighbours gives 0 with
-    gradient 0.
+    or ``database`` (N, dim), such as a memory bank or a gathered batch; ``self_rows`` (M,) then
+    names the row of the database that is the query itself. ``labels`` are (M,) or multi-hot (M, C),
+    and rows that share one are neighbours; or they are None, and ``affinity`` (M, M or N) is above
+    zero for neighbours. ``bins`` = L: L + 1 centres 0, 4/L, .., 4. Memory is linear in M. A batch
+    without neighbours gives 0 with gradient 0.
 
     >>> x = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]])
     >>> fastap_loss(x, torch.tensor([0, 0, 1, 1])), fastap_loss(x, torch.tensor([0, 1, 0, 1]))
@@ -39,8 +39,8 @@ def fastap_loss(
         "labels": labels, "database_labels": database_labels, "affinity": affinity,
         "self_rows": self_rows,
     }  # fmt: skip
-    x = rows_of_floats("embeddings", embeddings)
-    return find_loss("fastap", x, database, bins, None, grading)
+    x = check_rows("embeddings", embeddings)
+    return compute_histogram_loss("fastap", x, database, bins, None, grading)
 
 
 class FastAP(torch.nn.Module):
@@ -50,7 +50,7 @@ class FastAP(torch.nn.Module):
     FastAP(bins=4)
     """
 
-    takes_database = True  # what the trainer may ask: losses/protocol.py
+    takes_database = True  # see losses/protocol.py
 
     def __init__(self, bins: int = 10) -> None:
         super().__init__()

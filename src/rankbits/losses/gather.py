@@ -1,4 +1,4 @@
-"""One batch over many processes."""
+"""Gather one batch from many processes."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ def _gather(rows: torch.Tensor, sizes: tuple[int, ...]) -> torch.Tensor:
 def gather(
     embeddings: torch.Tensor, labels: torch.Tensor, *, gradients: str = "mean"
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The whole batch of all processes, in order of rank: ``loss(*gather(embeddings, labels))``.
+    """Gather the batch of all processes, in order of rank: ``loss(*gather(embeddings, labels))``.
 
-    Every process computes the loss of the whole batch and sends the gradient to its own rows, so
-    that loss and gradient equal those of one process with the whole batch, whatever the loss. That
-    needs to know how gradients of parameters are joined afterwards: ``gradients="mean"`` if they
-    are averaged (DistributedDataParallel), ``"sum"`` if they are summed. Batches may differ in
-    size. Without ``torch.distributed`` the arguments come back as they are.
+    Every process computes the loss of the whole batch and sends the gradient to its own rows. So
+    loss and gradient equal those of one process with the whole batch, for any loss.
+    ``gradients`` says how the gradients of parameters are joined afterwards: "mean" if they are
+    averaged (DistributedDataParallel), "sum" if they are summed. Batches may differ in size.
+    Without ``torch.distributed`` the arguments are returned unchanged.
     """
     _check.choice("gradients", gradients, ("mean", "sum"))
     _check.same_length("labels", len(labels), "the embeddings", len(embeddings))
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
         return embeddings, labels
     world = dist.get_world_size()
-    own = torch.tensor([len(embeddings)], device=embeddings.device)
-    counts = [torch.empty_like(own) for _ in range(world)]
-    dist.all_gather(counts, own)
+    count = torch.tensor([len(embeddings)], device=embeddings.device)
+    counts = [torch.empty_like(count) for _ in range(world)]
+    dist.all_gather(counts, count)
     sizes = tuple(int(count) for count in counts)
     factor = float(world) if gradients == "mean" else 1.0
     whole = _GatherRows.apply(embeddings, sizes, factor)

@@ -1,7 +1,7 @@
-"""Histogram losses under autograd: one node from embeddings to the loss, and one back.
+"""Losses over soft histograms as one autograd node, in memory linear in the batch.
 
-Everything that the losses over soft histograms share: they check their arguments, name a formula
-and call ``find_loss``, in memory linear in the batch.
+The losses check their arguments and call ``compute_histogram_loss`` with a formula. Checks that all
+losses share are here too.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class _HistogramLoss(torch.autograd.Function):
-    """The loss and, where it is needed, its gradient at scaled rows; the backward pass multiplies
-    that and takes it to the rows as they were."""
+    """Computes the loss and, where it is needed, its gradient at the scaled rows; the backward pass
+    carries that gradient to the rows before scaling."""
 
     @staticmethod
     def forward(
@@ -47,23 +47,24 @@ class _HistogramLoss(torch.autograd.Function):
             if y is None and at_x is not None and at_y is not None:
                 at_x.add_(at_y)
         ctx.alpha = alpha
-        kept_x = (None,) * 3 if at_x is None else (at_x, x, rows)
-        ctx.save_for_backward(*kept_x, *((None,) * 3 if y is None else (at_y, y, others)))
+        of_x = (None,) * 3 if at_x is None else (at_x, x, rows)
+        of_y = (None,) * 3 if y is None else (at_y, y, others)
+        ctx.save_for_backward(*of_x, *of_y)
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        kept = ctx.saved_tensors
+        saved = ctx.saved_tensors
         with full_precision(gradient):
             at_x, at_y = (
                 None if at is None else scale_rows_backward(at, x, rows, ctx.alpha, gradient)
-                for at, x, rows in (kept[:3], kept[3:])
+                for at, x, rows in (saved[:3], saved[3:])
             )
         return at_x, at_y, None, None, None
 
 
-def find_loss(
+def compute_histogram_loss(
     formula: str,
     x: torch.Tensor,
     database: torch.Tensor | None,
@@ -71,11 +72,11 @@ def find_loss(
     alpha: float | None,
     grading: dict[str, Any],
 ) -> torch.Tensor:
-    """The loss of this ``formula`` (``kernels.histogram.FORMULAS``) over rows tanh(alpha x), or x
-    of unit length where alpha is None; ``grading`` are arguments of ``relate``."""
+    """Compute the loss of a ``formula`` (``kernels.histogram.FORMULAS``) over rows tanh(alpha x),
+    or over x scaled to unit length where alpha is None; ``grading`` are arguments of ``relate``."""
     y = database
     if y is not None:
-        y = rows_of_floats("database", y, x.shape[1])
+        y = check_rows("database", y, x.shape[1])
         y = y if y.dtype == x.dtype else y.to(x.dtype)
     rows, columns = x.shape[0], (x if y is None else y).shape[0]
     with full_precision(x):
@@ -84,22 +85,22 @@ def find_loss(
         gains = None if relation.values is None else torch.exp2(relation.values.double()) - 1
     scale = 1 if alpha is None else x.shape[1]
     setting = Setting(formula, relation.levels, bins, scale, gains)
-    if not torch.is_grad_enabled():  # a node cannot tell, and would find a gradient for nothing
+    if not torch.is_grad_enabled():  # the node cannot tell, and would compute an unused gradient
         x, y = x.detach(), None if y is None else y.detach()
     return _HistogramLoss.apply(x, y, relation, setting, alpha)
 
 
 def full_precision(x: torch.Tensor) -> AbstractContextManager[Any]:
-    """Autocast off: counts and their gradients are float32 or better whatever the model runs in."""
+    """Switch autocast off: counts and their gradients need float32 or better."""
     kind = x.device.type
     return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
 
 def outside_graphs(function: Function) -> Function:
-    """Under ``torch.compile`` a loss runs as it is, between two graphs.
+    """Keep ``torch.compile`` from compiling a function; it runs between two graphs.
 
-    ``torch.compiler.disable`` loads the compiler, which takes more than a second; so it is called
-    only once something else has loaded it, as ``torch.compile`` does.
+    ``torch.compiler.disable`` loads the compiler, which takes more than a second, so it is called
+    only where something else, such as ``torch.compile``, has loaded the compiler.
     """
     disabled: list[Any] = []
 
@@ -114,8 +115,9 @@ def outside_graphs(function: Function) -> Function:
     return plain  # type: ignore[return-value]
 
 
-def rows_of_floats(name: str, value: Any, dim: int | None = None) -> torch.Tensor:
-    """(n, dim) as float32 or float64; half precision is widened."""
+def check_rows(name: str, value: Any, dim: int | None = None) -> torch.Tensor:
+    """Return a tensor (n, dim) as float32 or float64; refuse anything else. Half precision is
+    widened."""
     if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.ndim != 2:
         got = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, torch.Tensor) else value
         got = got if isinstance(got, str) else type(value).__name__

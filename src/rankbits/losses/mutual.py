@@ -8,7 +8,7 @@ import torch
 
 from rankbits import _check
 from rankbits.losses.histogram import outside_graphs
-from rankbits.losses.talr import find_code_loss
+from rankbits.losses.talr import compute_code_loss
 
 
 @outside_graphs
@@ -25,9 +25,9 @@ def mihash_loss(
 ) -> torch.Tensor:
     """-I(neighbour; distance) in nats, mean over queries that have neighbours and others -> scalar.
 
-    The better distances tell neighbours from others, the lower: between -ln 2 and 0. Distances are
-    those of the relaxed codes tanh(alpha f), in soft histograms, and every argument is as in
-    ``tie_aware_ap_loss``. A batch in which no query has both gives 0 with gradient 0.
+    It lies between -ln 2 and 0, and is lower the better distances tell neighbours from others.
+    Distances are those of the relaxed codes tanh(alpha f), in soft histograms, and every argument
+    is as in ``tie_aware_ap_loss``. A batch in which no query has both gives 0 with gradient 0.
 
     >>> f = torch.tensor([[9.0, 9.0], [9.0, 9.0], [9.0, 9.0], [-9.0, 9.0], [-9.0, 9.0]])
     >>> mihash_loss(f, torch.tensor([0, 0, 0, 1, 1])).round(decimals=4)
@@ -35,7 +35,7 @@ def mihash_loss(
     >>> mihash_loss(f, torch.tensor([0, 1, 0, 1, 0])).round(decimals=4)
     tensor(-0.1033)
     """
-    return find_code_loss(
+    return compute_code_loss(
         "mihash", activations, alpha, bins, database,
         labels=labels, database_labels=database_labels, affinity=affinity, self_rows=self_rows,
     )  # fmt: skip
@@ -48,7 +48,7 @@ class MIHash(torch.nn.Module):
     MIHash(alpha=1.0, bins=16)
     """
 
-    takes_alpha = takes_database = True  # what the trainer may ask: losses/protocol.py
+    takes_alpha = takes_database = True  # see losses/protocol.py
 
     def __init__(self, alpha: float = 1.0, bins: int | None = None) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Nested bits: a loss of the first bits, of more of them, and of all."""
+"""Nested bits: codes whose first bits alone are good codes too."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import torch
 
 from rankbits import _check
-from rankbits.losses.protocol import OfLoss, takes_database
+from rankbits.losses.protocol import LossWrapper, takes_database
 
 
-class Nested(OfLoss):
-    """The mean of ``loss`` over prefixes of the embeddings: the first bits alone are good codes.
+class Nested(LossWrapper):
+    """The mean of ``loss`` over prefixes of the embeddings, so that the first bits are good codes.
 
-    ``prefixes`` are numbers of leading columns; all columns count as well. Codes trained so can be
-    cut after any of these numbers, so that one model serves several sizes (Matryoshka learning).
-    ``loss`` is any loss(embeddings, labels); where it ranks a ``database``, that is cut alike.
+    ``prefixes`` are numbers of leading columns; the loss of all columns is always included. Codes
+    can then be cut after any of these numbers, and one model serves several sizes (Matryoshka
+    learning). ``loss`` is any loss(embeddings, labels); its ``database`` is cut in the same way.
 
     >>> from rankbits.losses import TieAwareAP
     >>> f, y = torch.tensor([[9.0, 9.0], [9.0, -9.0], [-9.0, 9.0]]), torch.tensor([0, 0, 1])

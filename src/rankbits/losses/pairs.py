@@ -1,16 +1,14 @@
 """Losses over the pairs of a batch: ``dpsh_loss(embeddings, labels)``, ``DPSH()(...)`` and others.
 
-What they share. ``embeddings`` z (M, K) are raw outputs. ``labels`` are (M,) or multi-hot (M, C):
-s = 1 for rows that share one; or None with ``affinity`` (M, M), s = 1 above zero. Values are means
-over the pairs i != j of the batch; a batch without pairs of a kind has 0 for them. ``penalty`` is
-lambda, the weight of the method's quantization penalty: at 0, the default, z is taken raw, for a
-rotation to make bits of it afterwards (H2Q); above 0 both terms see tanh z. Weights w = s/p +
-(1-s)/(1-p), in ``balanced.py``, take p from ``similar_share``, the share of similar pairs in the
-training set, or from the batch. ``variant="h2q"`` is what the authors of H2Q ran: a mean over all
-M^2 pairs, a row and itself among them, and where a function says so, another formula. c is the
-cosine of a pair.
-
-A class has the name of its method and holds the settings of the function.
+All of them share the following. ``embeddings`` z (M, K) are raw outputs. ``labels`` are (M,) or
+multi-hot (M, C), and s = 1 for rows that share one; or they are None, and s = 1 where ``affinity``
+(M, M) is above zero. c is the cosine of a pair. Values are means over the pairs i != j of the
+batch; a batch without pairs of a kind has 0 for them. ``penalty`` is lambda, the weight of the
+method's quantization penalty. At 0, the default, z is used raw, and a rotation makes bits of it
+afterwards (H2Q); above 0 both terms see tanh z. The weights w = s/p + (1-s)/(1-p) of
+``balanced.py`` take p from ``similar_share``, the share of similar pairs in the training set, or
+from the batch. ``variant="h2q"`` is what the authors of H2Q ran: a mean over all M^2 pairs,
+including each row with itself, and, where a function says so, another formula.
 """
 
 from __future__ import annotations
@@ -22,18 +20,18 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from rankbits.kernels import SKIP
-from rankbits.losses.histogram import full_precision, outside_graphs, rows_of_floats
-from rankbits.losses.penalties import directions, quantization_cosh, quantization_l2
-from rankbits.losses.proxies import margin_or, mean_where, products
+from rankbits.losses.histogram import check_rows, full_precision, outside_graphs
+from rankbits.losses.penalties import quantization_cosh, quantization_l2, scale_to_unit
+from rankbits.losses.proxies import choose_delta, mean_where, products
 from rankbits.losses.relation import relate
 from rankbits.losses.settings import LossModule, check_setting
 
 Tensor = torch.Tensor
-Each = Callable[[Tensor, Tensor], Tensor]  # (z, similar) -> (M, M), the loss of each pair
+PairLoss = Callable[[Tensor, Tensor], Tensor]  # (z, similar) -> (M, M), the loss of each pair
 Mean = Callable[[Tensor, Tensor, Tensor], Tensor]  # (z, similar, counted) -> scalar
 
 
-def mean_of_batch(
+def compute_batch_loss(
     embeddings: Tensor,
     labels: Any,
     affinity: Any,
@@ -42,36 +40,36 @@ def mean_of_batch(
     variant: str = "original",
     quantization: Callable[[Tensor], Tensor] = quantization_l2,
 ) -> Tensor:
-    """``mean(z, similar, counted)`` plus ``penalty`` times the ``quantization`` of z -> scalar.
+    """Compute ``mean(z, similar, counted)`` plus ``penalty`` times ``quantization(z)`` -> scalar.
 
-    ``similar`` and ``counted`` are bool (M, M): who shares a label, and which pairs count.
+    ``similar`` and ``counted`` are bool (M, M): which rows share a label, and which pairs count.
     """
     penalty, variant = check_setting("penalty", penalty), check_setting("variant", variant)
-    z = rows_of_floats("embeddings", embeddings)
+    z = check_rows("embeddings", embeddings)
     with full_precision(z):
         alone = variant == "original"
         grades = relate(
-            len(z), len(z), z.device, labels=labels, affinity=affinity, graded=False,
-            database_labels=None if alone else labels, same=alone, self_rows=None,
+            len(z), len(z), z.device, labels=labels, affinity=affinity,
+            database_labels=None if alone else labels, same=alone,
         ).grades(0, len(z))  # fmt: skip
         z = torch.tanh(z) if penalty else z
         value = mean(z, grades == 1, grades != SKIP)
         return value + penalty * quantization(z) if penalty else value
 
 
-def mean_over_pairs(each: Each) -> Mean:
-    """The plain mean over pairs of ``each(z, similar)`` (M, M)."""
-    return lambda z, similar, counted: mean_where(counted, each(z, similar))
+def make_pair_mean(pair_loss: PairLoss) -> Mean:
+    """Make the plain mean over pairs of ``pair_loss``."""
+    return lambda z, similar, counted: mean_where(counted, pair_loss(z, similar))
 
 
 def cosines(z: Tensor) -> Tensor:
-    """c (M, M)."""
-    unit = directions(z)
+    """The cosines of all pairs of rows, (M, M)."""
+    unit = scale_to_unit(z)
     return products(unit, unit)
 
 
-def likelihood(theta: Tensor, similar: Tensor) -> Tensor:
-    """ln(1 + exp theta) - s theta, which no theta overflows."""
+def logistic_loss(theta: Tensor, similar: Tensor) -> Tensor:
+    """ln(1 + exp theta) - s theta, without overflow."""
     return -logsigmoid(torch.where(similar, theta, -theta))
 
 
@@ -94,15 +92,16 @@ def cel_loss(
     """
     delta = check_setting("delta", delta)
 
-    def each(z: Tensor, similar: Tensor) -> Tensor:
+    def pair_loss(z: Tensor, similar: Tensor) -> Tensor:
         c = cosines(z)
         return torch.where(similar, 1 - c, torch.relu(c - delta))
 
-    return mean_of_batch(embeddings, labels, affinity, mean_over_pairs(each), penalty, variant)
+    mean = make_pair_mean(pair_loss)
+    return compute_batch_loss(embeddings, labels, affinity, mean, penalty, variant)
 
 
 class CEL(LossModule):
-    """``cel_loss`` with its settings; delta is ``margin(bits, classes)``, or given.
+    """``cel_loss`` with its settings; delta is ``margin(bits, classes)`` unless given.
 
     >>> CEL(bits=16, classes=10)
     CEL(delta=0.0, penalty=0.0, variant='original')
@@ -120,7 +119,7 @@ class CEL(LossModule):
         penalty: float = 0.0,
         variant: str = "original",
     ) -> None:
-        delta = margin_or(delta, bits, classes)
+        delta = choose_delta(delta, bits, classes)
         super().__init__(delta=delta, penalty=penalty, variant=variant)
 
 
@@ -141,11 +140,12 @@ def dpsh_loss(
     tensor(0.6931)
     """
 
-    def each(z: Tensor, similar: Tensor) -> Tensor:
+    def pair_loss(z: Tensor, similar: Tensor) -> Tensor:
         theta = products(z, z)
-        return likelihood(theta / 2 if variant == "original" else theta, similar)
+        return logistic_loss(theta / 2 if variant == "original" else theta, similar)
 
-    return mean_of_batch(embeddings, labels, affinity, mean_over_pairs(each), penalty, variant)
+    mean = make_pair_mean(pair_loss)
+    return compute_batch_loss(embeddings, labels, affinity, mean, penalty, variant)
 
 
 class DPSH(LossModule):
@@ -170,8 +170,8 @@ def dhn_loss(
     >>> dhn_loss(torch.eye(2), torch.tensor([0, 1]), penalty=0.1).round(decimals=4)
     tensor(0.7393)
     """
-    mean = mean_over_pairs(lambda z, similar: likelihood(products(z, z), similar))
-    return mean_of_batch(
+    mean = make_pair_mean(lambda z, similar: logistic_loss(products(z, z), similar))
+    return compute_batch_loss(
         embeddings, labels, affinity, mean, penalty, variant,
         lambda z: quantization_cosh(z, variant),
     )  # fmt: skip

@@ -1,8 +1,8 @@
 """Quantization penalties: how far outputs are from the bits they will become.
 
-Each takes ``embeddings`` z (M, K), adds over the bits of a row and averages over rows. The bit of z
-is 1 where z > 0 and -1 elsewhere, zero included, as ``rb.pack`` has it: an output of 0 is a whole
-unit away from its bit, and is sent to it. No rows give 0.
+Each takes ``embeddings`` z (M, K), adds over the bits of a row and averages over rows; without rows
+it is 0. The bit of z is 1 where z > 0 and -1 elsewhere, as in ``rb.pack``. So an output of 0 has
+the bit -1, is a whole unit away from it, and its gradient leads there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from rankbits import _check
-from rankbits.losses.histogram import outside_graphs, rows_of_floats
+from rankbits.losses.histogram import check_rows, outside_graphs
 from rankbits.losses.settings import check_setting, check_weight
 
 
@@ -39,8 +39,8 @@ def quantization_l1(embeddings: torch.Tensor) -> torch.Tensor:
 def quantization_cosh(embeddings: torch.Tensor, variant: str = "original") -> torch.Tensor:
     """Mean over rows of the sum of ln cosh(|z| - 1), the smooth L1 penalty of DHN -> scalar.
 
-    ``variant="h2q"`` is ln cosh|z| - 1 as the H2Q code has it: it pulls outputs to 0, not to 1, and
-    is there to repeat their numbers only.
+    ``variant="h2q"`` is ln cosh|z| - 1, the formula of H2Q's code. It pulls outputs to 0, not to 1,
+    and exists only to reproduce H2Q's numbers.
 
     >>> quantization_cosh(torch.tensor([[1.0, -1.0], [1.0, 2.0]]))
     tensor(0.2169)
@@ -61,7 +61,7 @@ def quantization_cauchy(embeddings: torch.Tensor, gamma: float = 10.0) -> torch.
     tensor(0.0144)
     """
     gamma = check_setting("gamma", gamma)
-    unit = directions(rows_of_floats("embeddings", embeddings))
+    unit = scale_to_unit(check_rows("embeddings", embeddings))
     bits = unit.shape[1]
     distance = bits * (1 - unit.abs().sum(dim=1) / math.sqrt(bits)) / 2
     return _mean_over_rows(torch.log1p(distance / gamma)[:, None])
@@ -71,14 +71,14 @@ def quantization_cauchy(embeddings: torch.Tensor, gamma: float = 10.0) -> torch.
 def hswd(embeddings: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
     """Mean over rows and bits of (sorted outputs - sorted random signs)^2 -> scalar (HSWD).
 
-    The squared Wasserstein distance of each bit's outputs to fair coins: it wants outputs at -1 and
-    1, and as many of one as of the other. ``generator`` makes the coins repeatable. It takes raw
-    outputs, no tanh; the H2Q paper weighs it .1.
+    The squared Wasserstein distance of each bit's outputs to fair coins: it is least where outputs
+    are -1 and 1, equally often. ``generator`` makes the coins repeatable. It takes raw outputs,
+    without tanh; its weight in the H2Q paper is .1.
 
     >>> hswd(torch.zeros(4, 2))
     tensor(1.)
     """
-    z = rows_of_floats("embeddings", embeddings)
+    z = check_rows("embeddings", embeddings)
     device = z.device if generator is None else generator.device
     coins = torch.randint(0, 2, z.shape, generator=generator, device=device).to(z.device)
     coins = (2 * coins - 1).sort(dim=0).values
@@ -86,10 +86,10 @@ def hswd(embeddings: torch.Tensor, generator: torch.Generator | None = None) -> 
 
 
 class HSWD(torch.nn.Module):
-    """``weight`` times ``hswd``, new coins each call: ``loss(z, y) + HSWD()(z)``.
+    """``weight`` times ``hswd``, with new coins at each call: ``loss(z, y) + HSWD()(z)``.
 
-    With a ``seed`` the n-th call tosses the same coins in every run; the buffer ``step`` counts the
-    calls made in training mode, so that a run taken up again goes on where it was.
+    With a ``seed`` the n-th call tosses the same coins in every run. The buffer ``step`` counts the
+    calls made in training mode, so that a resumed run goes on with the right coins.
 
     >>> penalty = HSWD(seed=0)
     >>> penalty
@@ -110,7 +110,7 @@ class HSWD(torch.nn.Module):
     def forward(self, embeddings: torch.Tensor, labels: Any = None) -> torch.Tensor:
         generator = None
         if self.seed is not None:
-            # mixed, for a CPU generator looks at 32 bits of its seed only
+            # a CPU generator reads only 32 bits of its seed, so both numbers are mixed
             mixed = np.random.SeedSequence([self.seed, int(self.step)]).generate_state(1)
             generator = torch.Generator().manual_seed(int(mixed[0]))
         if self.training:
@@ -126,8 +126,8 @@ def log_cosh(x: torch.Tensor) -> torch.Tensor:
     return x - torch.nn.functional.logsigmoid(2 * x) - math.log(2)
 
 
-def directions(rows: torch.Tensor) -> torch.Tensor:
-    """Rows of length 1, however large or small. A row of zeros stays zero, with gradient 0."""
+def scale_to_unit(rows: torch.Tensor) -> torch.Tensor:
+    """Scale rows of any size to length 1. A row of zeros stays zero, with gradient 0."""
     size = rows.detach().abs().amax(dim=1, keepdim=True)
     alive = size > torch.finfo(rows.dtype).tiny ** 0.5
     scaled = torch.where(alive | size.isnan(), rows, 0) / torch.where(alive, size, 1)
@@ -136,7 +136,7 @@ def directions(rows: torch.Tensor) -> torch.Tensor:
 
 def _excess(embeddings: torch.Tensor) -> torch.Tensor:
     """|z| - 1, whose slope at 0 leads to the bit of 0, which is -1."""
-    z = rows_of_floats("embeddings", embeddings)
+    z = check_rows("embeddings", embeddings)
     return torch.where(z > 0, z, -z) - 1
 
 

@@ -1,12 +1,12 @@
-"""What the trainer may ask of a loss besides its value.
+"""The attributes by which a loss tells the trainer what it needs.
 
-A loss is any callable of (embeddings, labels) -> scalar. It may say more by attributes:
+A loss is any callable of (embeddings, labels) -> scalar. It may have these attributes:
 
 - ``takes_alpha``: it compares tanh(alpha f), and the trainer sets its ``alpha``;
 - ``takes_database``: it ranks ``database=`` with ``database_labels=`` and ``self_rows=``;
 - ``takes_rows``: its third argument is the training row of each embedding;
-- ``after_epoch(embed, seed)``: called at the end of an epoch; ``embed(rows)`` gives the outputs of
-  training rows, and which rows they are, because some may not be readable.
+- ``after_epoch(embed, seed)``: called at the end of an epoch; ``embed(rows)`` returns the outputs
+  of those training rows that can be read, and their numbers.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def takes_rows(loss: object) -> bool:
     return bool(getattr(loss, "takes_rows", False))
 
 
-class OfLoss(torch.nn.Module):
-    """A loss made of another one, ``loss``, whose alpha it shows as its own."""
+class LossWrapper(torch.nn.Module):
+    """A loss that contains another one, ``loss``, and has its alpha."""
 
     loss: torch.nn.Module
 

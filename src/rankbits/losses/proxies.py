@@ -1,6 +1,6 @@
-"""HyP2: cosines to a learned proxy of each class; and how far apart classes can be, the margin.
+"""HyP2, a loss over cosines to a learned proxy of each class.
 
-What the losses over proxies and over pairs both need stands here: margins, products, means.
+Losses over pairs use the margin, products and means of this file too.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from rankbits import _check
-from rankbits.losses.histogram import full_precision, outside_graphs, rows_of_floats
-from rankbits.losses.penalties import directions, quantization_l2
+from rankbits.losses.histogram import check_rows, full_precision, outside_graphs
+from rankbits.losses.penalties import quantization_l2, scale_to_unit
 from rankbits.losses.relation import relate
 from rankbits.losses.settings import LossModule, check_setting
 
-DISTANCES = {
+DISTANCES = {  # by bits: the minimum distance of the best linear codes of 2, 4, 8, .. words
     12: (12, 8, 6, 6, 4, 4, 4, 3, 2, 2),
     16: (16, 10, 8, 8, 8, 6, 6, 5, 4, 4),
     24: (24, 16, 13, 12, 12, 10, 10, 8, 8, 8),
@@ -27,7 +27,7 @@ DISTANCES = {
 
 
 def margin(bits: int, classes: int) -> float:
-    """delta = 1 - 2 d/bits: the cosine below which codes of different classes need not go.
+    """delta = 1 - 2 d/bits: codes of different classes can all have cosines of at most delta.
 
     d is the minimum distance of the best known binary linear code with a word for each class
     (``DISTANCES[bits][k - 1]`` for 2^k words, k = ceil(log2 classes)).
@@ -45,8 +45,8 @@ def margin(bits: int, classes: int) -> float:
     return 1 - 2 * DISTANCES[bits][words - 1] / bits
 
 
-def margin_or(delta: float | None, bits: int | None, classes: int | None) -> float:
-    """``delta`` itself where given, else the margin of (bits, classes)."""
+def choose_delta(delta: float | None, bits: int | None, classes: int | None) -> float:
+    """Return ``delta`` where it is given, else the margin of (bits, classes)."""
     if delta is not None:
         return _check.number("delta", delta)
     if bits is None or classes is None:
@@ -70,12 +70,12 @@ class _Products(torch.autograd.Function):
 
 
 def products(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """<x_i, y_j>, (M, N), in full precision though autocast be on when it is differentiated."""
+    """<x_i, y_j>, (M, N), in full precision, even if autocast is on in the backward pass."""
     return _Products.apply(x, y)
 
 
 def mean_where(counted: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """The mean of ``values`` where ``counted``; 0, with gradient 0, where nothing is."""
+    """The mean of ``values`` where ``counted`` is true; 0, with gradient 0, where it never is."""
     return torch.where(counted, values, 0).sum() / counted.sum().clamp(min=1)
 
 
@@ -90,14 +90,15 @@ def hyp2_loss(
     penalty: float = 0.0,
     variant: str = "original",
 ) -> torch.Tensor:
-    """HyP2: mean of -cos(z, P) over own labels, plus mean of max(0, cos(z, P) - delta) over others,
-    plus beta times the mean of max(0, c - delta) over dissimilar pairs of rows -> scalar.
+    """HyP2: the mean of -cos(z, P) over a row's labels, plus the mean of max(0, cos(z, P) - delta)
+    over other labels, plus beta times the mean of max(0, c - delta) over dissimilar pairs of rows
+    -> scalar.
 
-    ``proxies`` P (classes, bits). ``labels`` are (M,) in 0 .. classes - 1 or multi-hot
-    (M, classes). Pairs are those of rows with more than one label each, as the authors have it:
-    none where every row has one. ``beta`` is 1.25 (NUS-WIDE .75), delta is ``margin(bits,
-    classes)``. ``penalty`` weighs |z - sgn z|^2 and puts tanh z for z (H2Q: .01; the authors have
-    none). ``variant="h2q"``: all dissimilar pairs of the batch, and tanh P for P.
+    ``proxies`` P are (classes, bits). ``labels`` are (M,) in 0 .. classes - 1 or multi-hot
+    (M, classes). As with the authors, only rows with more than one label form pairs. ``beta`` is
+    1.25 (NUS-WIDE .75), delta is ``margin(bits, classes)``. A ``penalty`` above 0 is the weight of
+    |z - sgn z|^2, and replaces z by tanh z (H2Q: .01; the authors have none).
+    ``variant="h2q"``: all dissimilar pairs of the batch, and tanh P for P.
 
     >>> hyp2_loss(torch.eye(2, 16), torch.tensor([0, 1]), torch.eye(2, 16), margin(16, 2))
     tensor(0.)
@@ -105,36 +106,36 @@ def hyp2_loss(
     classes, bits = proxies.shape
     delta, beta = check_setting("delta", delta), check_setting("beta", beta)
     penalty, variant = check_setting("penalty", penalty), check_setting("variant", variant)
-    z = rows_of_floats("embeddings", embeddings, bits)
-    own = one_hot(labels, len(z), classes, z.device)
+    z = check_rows("embeddings", embeddings, bits)
+    has_label = make_multi_hot(labels, len(z), classes, z.device)
     with full_precision(z):
         z = torch.tanh(z) if penalty else z
         proxies = proxies.to(z.dtype)
         proxies = torch.tanh(proxies) if variant == "h2q" else proxies
-        unit = directions(z)
-        c = products(unit, directions(proxies))
-        loss = mean_where(own, -c) + mean_where(~own, torch.relu(c - delta))
+        unit = scale_to_unit(z)
+        c = products(unit, scale_to_unit(proxies))
+        loss = mean_where(has_label, -c) + mean_where(~has_label, torch.relu(c - delta))
         if beta:
-            apart = torch.relu(products(unit, unit) - delta)
-            loss = loss + beta * mean_where(_dissimilar(own, variant), apart)
+            excess = torch.relu(products(unit, unit) - delta)
+            loss = loss + beta * mean_where(_find_dissimilar(has_label, variant), excess)
         return loss + penalty * quantization_l2(z) if penalty else loss
 
 
-def _dissimilar(own: torch.Tensor, variant: str) -> torch.Tensor:
-    """(M, M): the pairs to keep apart."""
-    dissimilar = relate(
-        len(own), len(own), own.device, labels=own, database_labels=None, affinity=None,
-        graded=False, same=True, self_rows=None,
-    ).grades(0, len(own)) == 0  # fmt: skip
+def _find_dissimilar(has_label: torch.Tensor, variant: str) -> torch.Tensor:
+    """Return bool (M, M): the pairs to keep apart."""
+    rows = len(has_label)
+    relation = relate(rows, rows, has_label.device, labels=has_label, same=True)
+    dissimilar = relation.grades(0, rows) == 0
     if variant == "original":
-        several = own.sum(dim=1) > 1
+        several = has_label.sum(dim=1) > 1
         dissimilar &= several[:, None] & several
     return dissimilar
 
 
 class HyP2(LossModule):
     """``hyp2_loss`` with its settings and its ``proxies`` (classes, bits), a parameter: give it to
-    the optimiser (H2Q: at 1e-3, the model at 1e-5). delta is ``margin(bits, classes)`` or given.
+    the optimiser (H2Q: at 1e-3, the model at 1e-5). delta is ``margin(bits, classes)`` unless
+    given.
 
     >>> loss = HyP2(bits=16, classes=10)
     >>> loss(loss.proxies[:3].detach(), torch.tensor([0, 1, 2])) < 0
@@ -152,7 +153,7 @@ class HyP2(LossModule):
         variant: str = "original",
     ) -> None:
         super().__init__(
-            bits=bits, classes=classes, beta=beta, delta=margin_or(delta, bits, classes),
+            bits=bits, classes=classes, beta=beta, delta=choose_delta(delta, bits, classes),
             penalty=penalty, variant=variant,
         )  # fmt: skip
         self.proxies = torch.nn.Parameter(torch.empty(classes, bits))
@@ -164,17 +165,17 @@ class HyP2(LossModule):
         return hyp2_loss(embeddings, labels, self.proxies, **settings)
 
 
-def one_hot(labels: Any, rows: int, classes: int, device: torch.device) -> torch.Tensor:
-    """Labels as bool (rows, classes)."""
-    known = torch.as_tensor(labels, device=device)
-    _check.same_length("labels", len(known) if known.ndim else 0, "its embeddings", rows)
-    if known.ndim == 1:
-        own = known[:, None] == torch.arange(classes, device=device)
-        if not bool(own.any(dim=1).all()):
+def make_multi_hot(labels: Any, rows: int, classes: int, device: torch.device) -> torch.Tensor:
+    """Return labels as bool (rows, classes); refuse those that do not fit."""
+    labels = torch.as_tensor(labels, device=device)
+    _check.same_length("labels", len(labels) if labels.ndim else 0, "its embeddings", rows)
+    if labels.ndim == 1:
+        has_label = labels[:, None] == torch.arange(classes, device=device)
+        if not bool(has_label.any(dim=1).all()):
             _check.refuse(f"labels must be whole numbers from 0 to {classes - 1}; some are not.")
-        return own
-    if known.shape != (rows, classes):
+        return has_label
+    if labels.shape != (rows, classes):
         _check.refuse(
-            f"labels must have shape ({rows},) or ({rows}, {classes}); got {tuple(known.shape)}."
+            f"labels must have shape ({rows},) or ({rows}, {classes}); got {tuple(labels.shape)}."
         )
-    return known > 0
+    return labels > 0

@@ -1,4 +1,4 @@
-"""How pairs are graded: by labels, or by an affinity matrix; a few rows at a time."""
+"""Grade the pairs of queries and items by labels or by an affinity matrix, a few rows at a time."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import torch
 from rankbits import _check
 from rankbits.kernels import SKIP, Pairs
 
-MOST_VALUES = 128
+MOST_VALUES = 128  # of an affinity matrix
 
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """Grades of (query, item) pairs as small indices: index g stands for affinity ``values[g]``.
+    """Grades of (query, item) pairs as small indices: index g means the affinity ``values[g]``.
 
-    ``values[0]`` is 0; ``values`` is None where there are two grades and it does not matter what
-    the second stands for. ``left`` and ``right`` are labels, or ``left`` is the affinity matrix and
+    ``values[0]`` is 0; ``values`` is None where there are two grades and the value of the second
+    does not matter. ``left`` and ``right`` are labels, or ``left`` is the affinity matrix and
     ``right`` None. ``own`` is the item that is the query itself, which is skipped: a tensor (M,)
-    with -1 for none; None for none at all; 0 where query i is item i.
+    with -1 for none; None where no query has one; 0 where query i is item i.
     """
 
     values: torch.Tensor | None
@@ -34,7 +34,8 @@ class Relation:
         return 2 if self.values is None else len(self.values)
 
     def grades(self, start: int, stop: int) -> torch.Tensor:
-        """uint8 (stop - start, N): index of each pair's affinity, ``SKIP`` for the query itself."""
+        """Return uint8 (stop - start, N): the index of each pair's affinity, ``SKIP`` for the query
+        itself."""
         left = self.left[start:stop]
         if self.right is None:
             grades = left > 0 if self.values is None else torch.searchsorted(self.values, left)
@@ -53,7 +54,7 @@ class Relation:
         return grades
 
     def pairs(self, start: int, stop: int) -> Pairs:
-        """The pairs of these queries with every item, as kernels want them."""
+        """Return the pairs of these queries with every item, in the form that kernels read."""
         left, right, own = self.left, self.right, self.own
         if right is None or right.ndim == 2 or right.is_floating_point():
             return Pairs(lambda: self.grades(start, stop))
@@ -70,23 +71,23 @@ def relate(
     device: torch.device,
     *,
     labels: Any,
-    database_labels: Any,
-    affinity: Any,
-    graded: bool,
-    same: bool,
-    self_rows: Any,
+    database_labels: Any = None,
+    affinity: Any = None,
+    graded: bool = False,
+    same: bool = False,
+    self_rows: Any = None,
 ) -> Relation:
-    """The relation of ``rows`` queries to ``columns`` items.
+    """Make the relation of ``rows`` queries to ``columns`` items.
 
     ``same``: the items are the queries, and each skips itself. ``graded``: keep all affinities
     (NDCG); otherwise any above zero is a neighbour (AP).
     """
-    own = _find_own(rows, columns, device, same, self_rows)
+    own = _check_self_rows(rows, columns, device, same, self_rows)
     if affinity is not None:
-        return _by_affinity(rows, columns, device, labels, affinity, graded, own)
+        return _relate_by_affinity(rows, columns, device, labels, affinity, graded, own)
     if labels is None:
         _check.refuse("labels must be given, or an affinity matrix in their place.")
-    left = _labels("labels", labels, rows, device)
+    left = _check_labels("labels", labels, rows, device)
     if same:
         if database_labels is not None:
             _check.refuse("database_labels without a database: give both or neither.")
@@ -94,7 +95,7 @@ def relate(
     elif database_labels is None:
         _check.refuse("database_labels must be given with a database.")
     else:
-        right = _labels("database_labels", database_labels, columns, device)
+        right = _check_labels("database_labels", database_labels, columns, device)
     if left.shape[1:] != right.shape[1:]:
         _check.refuse(
             "labels and database_labels must be of one kind, both (n,) or both (n, C); "
@@ -103,19 +104,19 @@ def relate(
     values = None
     if left.ndim == 2:
         left, right = left.float(), right.float()
-        most = _count_shared(left, right) if graded else 1
+        most = _bound_shared(left, right) if graded else 1
         values = torch.arange(most + 1, dtype=torch.float64, device=device) if most > 1 else None
     return Relation(values, left, right, own, symmetric=same)
 
 
-def _count_shared(left: torch.Tensor, right: torch.Tensor) -> int:
-    """A bound on the labels that two items share; on a GPU one that need not wait for the data."""
+def _bound_shared(left: torch.Tensor, right: torch.Tensor) -> int:
+    """Return the most labels that two items may share; on a GPU without waiting for the data."""
     if left.is_cuda:
         return min(left.shape[1], SKIP - 1)
     return max(1, min(int(left.sum(1).max()), int(right.sum(1).max()))) if len(left) else 1
 
 
-def _find_own(
+def _check_self_rows(
     rows: int, columns: int, device: torch.device, same: bool, self_rows: Any
 ) -> torch.Tensor | int | None:
     if self_rows is None:
@@ -123,7 +124,7 @@ def _find_own(
     if same:
         _check.refuse("self_rows belongs to a database; without one each row skips itself.")
     own = torch.as_tensor(self_rows, dtype=torch.long)
-    # not on a GPU, which would wait; there a row past the database skips nothing
+    # on a GPU the second check would wait for the data; there a row past the database skips nothing
     if own.shape != (rows,) or (not own.is_cuda and bool((own >= columns).any())):
         _check.refuse(
             f"self_rows must name a row of the database, or -1, for each of {rows} queries."
@@ -131,7 +132,7 @@ def _find_own(
     return own.to(device)
 
 
-def _labels(name: str, labels: Any, rows: int, device: torch.device) -> torch.Tensor:
+def _check_labels(name: str, labels: Any, rows: int, device: torch.device) -> torch.Tensor:
     labels = torch.as_tensor(labels, device=device)
     if labels.ndim not in (1, 2):
         _check.refuse(f"{name} must have shape (n,) or (n, C); got {tuple(labels.shape)}.")
@@ -139,7 +140,7 @@ def _labels(name: str, labels: Any, rows: int, device: torch.device) -> torch.Te
     return labels
 
 
-def _by_affinity(
+def _relate_by_affinity(
     rows: int,
     columns: int,
     device: torch.device,

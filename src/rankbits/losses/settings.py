@@ -1,4 +1,4 @@
-"""What a loss holds between two calls: its settings, checked when they are given."""
+"""The settings of losses, and the modules that hold them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VARIANTS = ("original", "h2q")
 
 
 def check_weight(name: str, value: Any) -> float:
-    """The weight of a term: a number that is not negative."""
+    """Return the weight of a term; refuse a negative number."""
     weight = _check.number(name, value)
     if weight < 0:
         _check.refuse(f"{name} must not be negative; got {weight}.")
@@ -30,7 +30,7 @@ def check_above_zero(name: str, value: Any) -> float:
 
 
 def check_share(name: str, value: Any) -> float | None:
-    """A share of pairs, or None where the batch has to tell."""
+    """Return a share of pairs, or None, which means that of the batch."""
     if value is not None and not 0 < _check.number(name, value) < 1:
         _check.refuse(f"{name} must lie between 0 and 1; got {value}.")
     return value  # type: ignore[no-any-return]
@@ -51,7 +51,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
 
 
 def check_setting(name: str, value: Any) -> Any:
-    """A setting of a hashing loss in the form the losses work with, or a refusal."""
+    """Return a setting of a hashing loss in the form that losses use, or refuse it."""
     return CHECKS[name](name, value)
 
 
@@ -66,8 +66,8 @@ class LossModule(torch.nn.Module):
 
     def __init_subclass__(cls) -> None:
         if "__init__" not in vars(cls):
-            known = inspect.signature(cls.function).parameters.values()
-            settings = [p for p in known if p.name in CHECKS]
+            parameters = inspect.signature(cls.function).parameters.values()
+            settings = [p for p in parameters if p.name in CHECKS]
             cls.__signature__ = inspect.Signature(settings)  # type: ignore[attr-defined]
 
     def __init__(self, *values: Any, **settings: Any) -> None:

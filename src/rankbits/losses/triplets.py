@@ -1,5 +1,5 @@
-"""DTSH, a loss over the triplets of a batch. What it shares with losses over pairs stands in
-``pairs.py``."""
+"""DTSH, a loss over the triplets of a batch. The head of ``pairs.py`` says what it shares with
+losses over pairs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch.nn.functional import logsigmoid
 from torch.utils.checkpoint import checkpoint
 
 from rankbits.losses.histogram import outside_graphs
-from rankbits.losses.pairs import Tensor, mean_of_batch
+from rankbits.losses.pairs import Tensor, compute_batch_loss
 from rankbits.losses.proxies import products
 from rankbits.losses.settings import LossModule, check_setting
 
-TRIPLETS = 2**24  # whose terms are in memory at a time
+TRIPLETS = 2**24  # terms in memory at a time
 
 
 @outside_graphs
@@ -28,8 +28,8 @@ def dtsh_loss(
 ) -> Tensor:
     """Deep triplet-supervised hashing: -ln sigmoid(theta_ij - theta_ik - margin).
 
-    Mean over all triplets (i, j similar to i, k not), theta = <zi, zj>/2, ``margin`` K/2 unless
-    given; the penalty is |z - sgn z|^2. Memory is quadratic in M, time cubic.
+    The mean over all triplets (i, j similar to i, k not), with theta = <zi, zj>/2; ``margin`` is
+    K/2 by default. The penalty is |z - sgn z|^2. Memory is quadratic in M, time cubic.
 
     >>> dtsh_loss(torch.eye(3), torch.tensor([0, 0, 1])).round(decimals=4)
     tensor(1.7014)
@@ -46,11 +46,11 @@ def dtsh_loss(
         ]
         return torch.stack(sums).sum() / (similar.sum(dim=1) * far.sum(dim=1)).sum().clamp(min=1)
 
-    return mean_of_batch(embeddings, labels, affinity, mean, penalty)
+    return compute_batch_loss(embeddings, labels, affinity, mean, penalty)
 
 
 def _sum_triplets(theta: Tensor, similar: Tensor, far: Tensor, least: float) -> Tensor:
-    """The sum over the triplets of some anchors; theta has all columns."""
+    """Sum the terms of all triplets of some anchors; theta (anchors, M) has all columns."""
     anchor, near = similar.nonzero(as_tuple=True)
     values = -logsigmoid(theta[anchor, near][:, None] - theta[anchor] - least)
     return torch.where(far[anchor], values, 0).sum()

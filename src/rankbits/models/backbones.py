@@ -20,8 +20,8 @@ from rankbits.models.weights import PUBLISHED, load_published, load_weights
 
 HEADS = {"hash": HashHead, "embedding": EmbeddingHead}
 BACKBONES = ("linear", "mlp", "conv", *PUBLISHED)
-CONVOLUTIONS = ("alexnet", "vgg16")  # what is above their convolutions starts anew
-ELSEWHERE = {"torchvision": "pip install 'rankbits[vision]'", "timm": "pip install timm"}
+CONVOLUTIONS = ("alexnet", "vgg16")  # published weights are loaded into their convolutions only
+LIBRARIES = {"torchvision": "pip install 'rankbits[vision]'", "timm": "pip install timm"}
 
 
 def make_backbone(
@@ -33,16 +33,15 @@ def make_backbone(
     features: int = 256,
     **options: Any,
 ) -> nn.Module:
-    """Make a network that makes features, ``.features`` of them for each input.
+    """Make a network that turns each input into ``.features`` numbers.
 
-    "linear" (features as they are) and "mlp" take (M, ``inputs``) rows; "conv", "resnet50",
+    "linear" (features as they are) and "mlp" take (M, ``inputs``) rows. The others take images,
+    (M, channels, H, W) RGB in [0, 1], and scale them as their weights need: "conv", "resnet50",
     "resnet18", "googlenet", "vgg-f", "alexnet" and "vgg16" (convolutions; "alexnet-full" and
     "vgg16-full" have the layers above them), "efficientnet-lite0" to 2, "torchvision:NAME" and
-    "timm:NAME" take images, (M, channels, H, W) RGB in [0, 1], and scale them as their weights need
-    it. ``weights`` is None
-    (random), "imagenet" (see ``convert_weights``; torchvision and timm have their own) or a file.
-    ``features`` says how many numbers "mlp" and "conv" make; the others have their own.
-    ``options`` go to the network.
+    "timm:NAME". ``weights`` is None (random), "imagenet" (see ``convert_weights``; torchvision and
+    timm have their own) or a file. ``features`` is the number of features of "mlp" and "conv"; the
+    others have a fixed number. ``options`` go to the network.
 
     >>> make_backbone("conv", channels=1, features=64).features
     64
@@ -51,8 +50,8 @@ def make_backbone(
     if name in ("linear", "mlp"):
         if inputs is None:
             _check.refuse(f"The backbone '{name}' needs inputs, the number of columns of a row.")
-        own = {"inputs": inputs} if name == "linear" else {"inputs": inputs, "out": features}
-        network = _build(Features if name == "linear" else MLP, name, own, options)
+        fixed = {"inputs": inputs} if name == "linear" else {"inputs": inputs, "out": features}
+        network = _build(Features if name == "linear" else MLP, name, fixed, options)
     elif name == "conv":
         network = _build(SmallConv, name, {"channels": channels, "out": features}, options)
     elif name in PUBLISHED:
@@ -61,15 +60,14 @@ def make_backbone(
             network = _build(Classic, name, {"name": name}, options)
         else:
             network = _build(PUBLISHED[name].build, name, {}, options)
-    elif ":" in str(name) and str(name).split(":")[0] in ELSEWHERE:
+    elif ":" in str(name) and str(name).split(":")[0] in LIBRARIES:
         _check_channels(name, channels)
-        library, _, theirs = name.partition(":")
-        return _build_elsewhere(library, theirs, weights, options)
+        library, _, network_name = name.partition(":")
+        return _build_from_library(library, network_name, weights, options)
     else:
-        known = (*BACKBONES, "torchvision:NAME", "timm:NAME")
         _check.refuse(
-            f"backbone must be one of {', '.join(known)}; got {name!r}"
-            f"{_check.nearest(str(name), BACKBONES)}."
+            f"backbone must be one of {', '.join(BACKBONES)}, torchvision:NAME, timm:NAME; got "
+            f"{name!r}{_check.nearest(str(name), BACKBONES)}."
         )
     if weights is None:
         return network
@@ -107,8 +105,8 @@ def make_embedder(
     dropout: float = 0.0,
     **options: Any,
 ) -> Embedder:
-    """Put a new head of ``out`` numbers on ``make_backbone(name, …)`` or on a module that has
-    ``.features``.
+    """Make a backbone with a new head of ``out`` numbers. ``name`` is that of a backbone, made by
+    ``make_backbone`` with the ``options``, or a module that has ``.features``.
 
     "hash": :class:`HashHead`, "embedding": :class:`EmbeddingHead`. ``dropout`` is the share of the
     backbone's numbers that is dropped in training; an "mlp" drops it before each of its layers.
@@ -153,27 +151,29 @@ def group_parameters(
             _check.refuse(f"{name} must be greater than 0; got {value!r}.")
     head = find_head(model)
     of_head = {id(p) for p in head.parameters()} if head is not None else set()
-    learned = [p for p in model.parameters() if p.requires_grad]
-    parts = [
-        ("backbone" if of_head else "model", [p for p in learned if id(p) not in of_head],
+    trained = [p for p in model.parameters() if p.requires_grad]
+    groups = [
+        ("backbone" if of_head else "model", [p for p in trained if id(p) not in of_head],
          backbone_multiple if of_head else 1.0),
-        ("head", [p for p in learned if id(p) in of_head], head_multiple),
+        ("head", [p for p in trained if id(p) in of_head], head_multiple),
     ]  # fmt: skip
-    return [{"name": name, "params": own, "lr": lr * by} for name, own, by in parts if own]
+    return [{"name": name, "params": group, "lr": lr * by} for name, group, by in groups if group]
 
 
 def _build(
-    build: Callable[..., nn.Module], name: str, own: dict[str, Any], options: dict[str, Any]
+    build: Callable[..., nn.Module], name: str, fixed: dict[str, Any], options: dict[str, Any]
 ) -> nn.Module:
-    known = [n for n in inspect.signature(build).parameters if n not in own]
+    """Call ``build`` with the ``fixed`` arguments and the user's ``options``; refuse an option that
+    it does not take."""
+    free = [n for n in inspect.signature(build).parameters if n not in fixed]
     for option in options:
-        if option not in known:
-            listed = f"; it takes {', '.join(known)}" if known else ""
+        if option not in free:
+            listed = f"; it takes {', '.join(free)}" if free else ""
             _check.refuse(
                 f"The backbone '{name}' has no option '{option}'"
-                f"{_check.nearest(option, known)}{listed}."
+                f"{_check.nearest(option, free)}{listed}."
             )
-    return build(**{**own, **options})
+    return build(**{**fixed, **options})
 
 
 def _check_channels(name: str, channels: int) -> None:
@@ -184,7 +184,7 @@ def _check_channels(name: str, channels: int) -> None:
 
 
 class _Scaled(nn.Module):
-    """A network of another library, behind the scaling that its weights need."""
+    """A network of another library that first scales images as its weights need."""
 
     def __init__(self, pixels: Pixels, network: nn.Module, features: int) -> None:
         super().__init__()
@@ -195,38 +195,38 @@ class _Scaled(nn.Module):
         return outputs
 
 
-def _build_elsewhere(
+def _build_from_library(
     library: str, name: str, weights: str | os.PathLike[str] | None, options: dict[str, Any]
 ) -> nn.Module:
     try:
         module = importlib.import_module(library)
     except ImportError:
-        _check.refuse(f"'{library}:{name}' needs {library}: {ELSEWHERE[library]}.")
-    theirs = str(weights) == "imagenet"
+        _check.refuse(f"'{library}:{name}' needs {library}: {LIBRARIES[library]}.")
+    pretrained = str(weights) == "imagenet"
     try:
         if library == "timm":
-            network = module.create_model(name, pretrained=theirs, num_classes=0, **options)
+            network = module.create_model(name, pretrained=pretrained, num_classes=0, **options)
         else:
-            weight = "DEFAULT" if theirs else None
-            network = module.models.get_model(name, weights=weight, **options)
+            library_weights = "DEFAULT" if pretrained else None
+            network = module.models.get_model(name, weights=library_weights, **options)
     except (ValueError, KeyError, RuntimeError) as error:
         _check.refuse(f"{library} does not make a network '{name}': {str(error).strip()[:200]}.")
     if library == "timm":
         features, scale = network.num_features, getattr(network, "pretrained_cfg", {})
         pixels = Pixels(scale.get("mean", IMAGENET[0]), scale.get("std", IMAGENET[1]))
     else:
-        features, pixels = _behead(network, name), Pixels(*IMAGENET)
+        features, pixels = _remove_last_layer(network, name), Pixels(*IMAGENET)
     scaled = _Scaled(pixels, network, int(features))
-    return scaled if weights is None or theirs else load_weights(scaled, weights)
+    return scaled if weights is None or pretrained else load_weights(scaled, weights)
 
 
-def _behead(network: nn.Module, name: str) -> int:
-    """Put an identity in place of the last linear layer; returns the number of its inputs."""
-    last = [place for place, part in network.named_modules() if isinstance(part, nn.Linear)]
-    if not last:
+def _remove_last_layer(network: nn.Module, name: str) -> int:
+    """Replace the last linear layer by an identity, and return the number of its inputs."""
+    linear = [path for path, part in network.named_modules() if isinstance(part, nn.Linear)]
+    if not linear:
         _check.refuse(f"torchvision's '{name}' does not end in a linear layer.")
-    above, _, own = last[-1].rpartition(".")
-    parent = network.get_submodule(above)
-    features: int = getattr(parent, own).in_features
-    setattr(parent, own, nn.Identity())
+    parent_path, _, attribute = linear[-1].rpartition(".")
+    parent = network.get_submodule(parent_path)
+    features: int = getattr(parent, attribute).in_features
+    setattr(parent, attribute, nn.Identity())
     return features

@@ -1,8 +1,8 @@
 """AlexNet, VGG-16 and VGG-F: the networks of the hashing papers.
 
-AlexNet and VGG-16 have torchvision's layers (the files that H2Q starts from), VGG-F has those of
-K. Chatfield et al. (2014) as MatConvNet publishes them (TALR). The last layer, which names classes,
-is left out.
+AlexNet and VGG-16 have torchvision's layers (H2Q starts from torchvision's weights), VGG-F has
+those of K. Chatfield et al. (2014) as MatConvNet publishes them (TALR). The last layer, which names
+classes, is left out.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ LAYERS: dict[str, tuple[tuple[int, ...], ...]] = {
         (256, 3, 1, 1), (3, 2),
     ),
 }  # fmt: skip
-GRID = {"alexnet": 6, "vgg16": 7, "vgg-f": 6}
-FULL = 4096
+GRID = {"alexnet": 6, "vgg16": 7, "vgg-f": 6}  # side of the maps that the full layers read
+FULL = 4096  # width of a full layer
 
 
 class Classic(nn.Module):
-    """(M, 3, H, W) RGB in [0, 1] -> (M, features); ``side`` 224 is that of the published weights.
+    """(M, 3, H, W) RGB in [0, 1] -> (M, features); the published weights have ``side`` 224.
 
     ``top="average"`` takes the mean over the image (256 features, VGG-16: 512); ``top="full"`` has
-    the two layers of 4096 of the original, with ``dropout`` where it has it.
+    the original's two layers of 4096, with ``dropout`` at the original's places.
 
     >>> Classic("alexnet")(torch.rand(1, 3, 64, 64)).shape
     torch.Size([1, 256])

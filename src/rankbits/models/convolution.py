@@ -1,4 +1,4 @@
-"""A small network for small images: minutes on a laptop's processor."""
+"""A small network for small images, which trains in minutes on a laptop's CPU."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from torch import nn
 from rankbits import _check
 from rankbits.models.pixels import Pixels
 
-SIDE = 16
+SIDE = 16  # pixels: four blocks halve a side four times
 
 
 class SmallConv(nn.Module):
     """(M, channels, H, W) in [0, 1] -> (M, out): four blocks of convolution, norm, ReLU, pooling.
 
-    The customary network for Omniglot's 28 x 28 drawings, good for anything from 16 to 64 pixels:
-    each block halves the image, and the rest is averaged. Widths are ``width``, twice and four
-    times that, and ``out``. ``norm="group"`` makes an output independent of the rest of its batch
-    in training as well.
+    The customary network for Omniglot's 28 x 28 drawings, good for sides of 16 to 64 pixels: each
+    block halves the image, and the result is averaged over the image. The widths of the blocks are
+    ``width``, twice and four times that, and ``out``. With ``norm="group"`` an output does not
+    depend on the rest of its batch, in training either.
 
     >>> SmallConv(1, out=32, width=8)(torch.rand(2, 1, 28, 28)).shape
     torch.Size([2, 32])
@@ -39,7 +39,7 @@ class SmallConv(nn.Module):
         ):
             blocks += [
                 nn.Conv2d(before, after, 3, padding=1, bias=False),
-                nn.BatchNorm2d(after) if norm == "batch" else nn.GroupNorm(_divide(after), after),
+                nn.BatchNorm2d(after) if norm == "batch" else _make_group_norm(after),
                 nn.ReLU(),
                 nn.MaxPool2d(2),
             ]
@@ -50,6 +50,6 @@ class SmallConv(nn.Module):
         return maps.mean((2, 3))
 
 
-def _divide(width: int) -> int:
-    """The number of groups of a group norm: at most 8, and a divisor of the width."""
-    return next(count for count in (8, 4, 2, 1) if width % count == 0)
+def _make_group_norm(width: int) -> nn.GroupNorm:
+    """Make a group norm of at most 8 groups, whose number divides the width."""
+    return nn.GroupNorm(next(count for count in (8, 4, 2, 1) if width % count == 0), width)

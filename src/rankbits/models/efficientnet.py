@@ -1,8 +1,8 @@
-"""EfficientNet-lite 0, 1 and 2: 1280 features of an image, light enough for a processor.
+"""EfficientNet-lite 0, 1 and 2: 1280 features of an image, fast enough on a CPU.
 
 M. Tan and Q. Le, EfficientNet (2019), in the lite form: no squeeze-and-excitation, ReLU6, and a
-stem and a head that do not grow with the network. Paddings are TensorFlow's "same": where a stride
-makes them uneven, the odd pixel goes to the right and below.
+stem and a head that do not grow with the network. Padding is TensorFlow's "same": where a stride
+makes it uneven, the odd pixel goes to the right and below.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rankbits import _check
 from rankbits.models.folding import convolve_normed
 from rankbits.models.pixels import Pixels
 
-# (how often, kernel, stride, expansion, channels out) of lite0
+# (repeats, kernel, stride, expansion, channels out) of lite0
 STAGES = (
     (1, 3, 1, 1, 16),
     (2, 3, 2, 6, 24),
@@ -67,7 +67,7 @@ class EfficientNetLite(nn.Module):
 
 
 class Block(nn.Module):
-    """Widen, filter each channel, narrow; the input is added where the shape stays."""
+    """Widen, filter each channel, narrow; the input is added where the shape does not change."""
 
     def __init__(self, before: int, after: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -105,8 +105,8 @@ class ConvNorm(nn.Module):
 
 
 class SameConv(nn.Conv2d):
-    """A convolution whose output has ceil(side / stride) pixels, padded less on the left and top
-    than on the right and below where the padding is odd."""
+    """A convolution whose output has ceil(side / stride) pixels. Where the padding is odd, there is
+    less on the left and top than on the right and below."""
 
     def _conv_forward(
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
@@ -121,6 +121,6 @@ class SameConv(nn.Conv2d):
 
 
 def _round_to_eight(channels: float) -> int:
-    """The nearest multiple of 8, but never more than a tenth below."""
+    """Round to the nearest multiple of 8, but never to more than a tenth below ``channels``."""
     nearest = max(8, int(channels + 4) // 8 * 8)
     return nearest + 8 if nearest < 0.9 * channels else nearest

@@ -1,4 +1,4 @@
-"""A convolution with its batch norm: two modules in training, one pass when embedding."""
+"""A convolution and its batch norm: two modules in training, one pass when embedding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import nn
 
 
 def convolve_normed(conv: nn.Conv2d, norm: nn.BatchNorm2d, x: torch.Tensor) -> torch.Tensor:
-    """Compute ``norm(conv(x))``: on a CPU, where nothing is learned, as one convolution.
+    """Compute ``norm(conv(x))``: on a CPU, without gradients, as one convolution.
 
     On a CPU most of the time goes into passing over activations, and the norm is such a pass. Its
     scale and shift are multiplied into the weights instead, where there are fewer weights than

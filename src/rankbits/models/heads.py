@@ -14,7 +14,7 @@ from rankbits import _check
 class HashHead(nn.Linear):
     """(M, features) -> (M, bits), whose signs are the bits: weights N(0, .01), no bias at first.
 
-    The start of H2Q's experiments. Small weights keep tanh of the outputs far from saturated.
+    H2Q's experiments start from these weights. They keep the outputs small, where tanh is steep.
 
     >>> HashHead(8, 4)(torch.ones(2, 8)).shape
     torch.Size([2, 4])
@@ -40,7 +40,7 @@ class EmbeddingHead(nn.Linear):
 
 
 def check_dropout(dropout: float) -> float:
-    """Return ``dropout``; refuse what is not a share."""
+    """Return ``dropout``; refuse a number that is not at least 0 and less than 1."""
     if not 0 <= _check.number("dropout", dropout) < 1:
         _check.refuse(f"dropout must be at least 0 and less than 1; got {dropout!r}.")
     return dropout
@@ -72,7 +72,7 @@ class MLP(nn.Sequential):
 
 
 class Features(nn.Module):
-    """Give features back as they come, (M, inputs): the backbone of linear hash functions.
+    """Return features (M, inputs) unchanged: the backbone of linear hash functions.
 
     >>> Features(8)(torch.ones(2, 8)).shape
     torch.Size([2, 8])

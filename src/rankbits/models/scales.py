@@ -8,10 +8,10 @@ from torch.nn.functional import interpolate, normalize
 
 
 class TwoScales(nn.Module):
-    """The mean of a network's features of an image and of a smaller copy of it, each of length 1.
+    """Averages a network's features of an image and of a copy with the side ``smaller``.
 
-    The first size shows details; the second shows the whole, and is nearer to the size that the
-    network was trained on.
+    Both are scaled to length 1 first, and so is the mean. The image shows details; the copy is
+    nearer to the size that the network was trained on.
 
     >>> class Mean(nn.Module):
     ...     features = 3
@@ -29,5 +29,4 @@ class TwoScales(nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         size = (self.smaller, self.smaller)
         small = interpolate(images, size, mode="bilinear", antialias=True)
-        large, whole = (normalize(self.network(seen)) for seen in (images, small))
-        return normalize(large + whole)
+        return normalize(normalize(self.network(images)) + normalize(self.network(small)))

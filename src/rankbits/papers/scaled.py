@@ -13,7 +13,7 @@ from torch import nn
 from rankbits import _check
 from rankbits.data.examples import Examples
 from rankbits.train import TrainConfig
-from rankbits.train.run import build_model, inputs_of
+from rankbits.train.run import build_model, choose_inputs
 
 
 class Scaled(nn.Module):
@@ -45,4 +45,4 @@ def make_scaled(config: TrainConfig, examples: Examples) -> Scaled:
     features = torch.from_numpy(examples.inputs.astype(np.float32))
     middle = features.mean(dim=0)
     spread = float((features - middle).square().mean().sqrt()) or 1.0
-    return Scaled(build_model(config, inputs_of(examples, config)), middle, spread)
+    return Scaled(build_model(config, choose_inputs(examples, config)), middle, spread)

@@ -16,7 +16,7 @@ from rankbits.encoder.folder import QUANTIZER
 from rankbits.evaluate import evaluate
 from rankbits.quantizers import load
 from rankbits.train.checkpoints import CHECKPOINT, WEIGHTS
-from rankbits.train.diary import read_log
+from rankbits.train.log import read_log
 from rankbits.train.run import RUN, read_facts
 from rankbits.types import Codes, Evidence, Report
 

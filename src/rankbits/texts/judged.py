@@ -15,13 +15,13 @@ from rankbits import _check
 from rankbits.data.batches import Batches
 from rankbits.data.splits import make_draw, shuffle
 from rankbits.losses.named import LOSSES
-from rankbits.losses.protocol import OfLoss, takes_database
+from rankbits.losses.protocol import LossWrapper, takes_database
 from rankbits.texts.losses import Judgements, find_different, grade_pairs
 
 DRAWN = 3  # documents of no query beside each pair of a query and its document
 
 
-class JudgedLoss(OfLoss):
+class JudgedLoss(LossWrapper):
     """``loss`` of a batch in which the queries rank the documents.
 
     ``forward(rows, numbers)`` takes the outputs (n, bits) and the numbers of their texts; those

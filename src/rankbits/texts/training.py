@@ -32,10 +32,10 @@ from rankbits.texts.losses import Judgements, grade_pairs
 from rankbits.train import TrainConfig, Validation, train
 from rankbits.train.embed import DATABASE, QUERIES, Embedded
 from rankbits.train.meter import print_line
-from rankbits.train.processes import device_of
+from rankbits.train.processes import choose_device
 from rankbits.train.run import Inputs
 from rankbits.train.sentences import embed_texts
-from rankbits.train.source import own_source
+from rankbits.train.source import hold_out
 
 NETWORK = "network"  # the folder, inside the encoder's, of a sentence model that was trained
 SAMPLED = 5000  # texts that the first bits are fitted to
@@ -105,7 +105,7 @@ def train_texts(
     else:
         judged = qrels if isinstance(qrels, Mapping) else read_qrels(qrels)
         judgements = _find_judgements(judged, kept, _keep_readable(asking), say)
-    name, device = MINILM if config.model == "auto" else config.model, device_of(config.device)
+    name, device = MINILM if config.model == "auto" else config.model, choose_device(config.device)
     model = open_sentence_model(name, str(device))
     features = _make_features(model, items, whole, say)
     if qrels is None or asking is None:
@@ -236,7 +236,7 @@ def _find_labels(
 
 
 def _learn_labels(features: np.ndarray, labels: np.ndarray, config: TrainConfig) -> Task:
-    source = own_source(Examples(features, labels), config)
+    source = hold_out(Examples(features, labels), config)
     validation = None
     if isinstance(source.held, Examples) and len(source.held):
         validation = Validation(source.train, source.held, binary=True, seed=config.seed)

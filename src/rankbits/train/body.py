@@ -1,4 +1,4 @@
-"""A frozen network that reads images, kept beside what was learned from its outputs."""
+"""A frozen network that reads images, saved beside what was learned from its outputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rankbits import _check
 from rankbits.data.augment import View
 from rankbits.models import make_backbone
 from rankbits.models.scales import TwoScales
-from rankbits.train.checkpoints import load_tensors, put, save_tensors
+from rankbits.train.checkpoints import load_state, load_tensors, save_tensors
 from rankbits.train.run import LARGE, RUN, Inputs, load_run
 
 BODY = "body.safetensors"
@@ -19,7 +19,8 @@ BODY = "body.safetensors"
 
 @dataclass(frozen=True, eq=False)
 class Body:
-    """A network, what it is called, how it sees images, and the size of its second look, if any."""
+    """A network, its name, how it sees images, and the side of the smaller copy of each image that
+    it also reads, if any."""
 
     network: torch.nn.Module
     name: str
@@ -35,25 +36,25 @@ def make_body(
     source: str, side: int | None = None, mirror: bool = False, smaller: int | None = None
 ) -> Body:
     """Make the frozen network that ``source`` names: a network with published weights, or the
-    folder of a run, whose last layer is left out. ``smaller``: the size of a second look at each
-    image."""
+    folder of a run, whose last layer is left out. With ``smaller`` it also reads a copy of each
+    image with that side."""
     if (Path(source) / RUN).is_file():
         run = load_run(source)
         network = getattr(run.model, "backbone", None)
         if not isinstance(network, torch.nn.Module) or run.inputs.kind != "images":
             _check.refuse(f"{source} has no layers that make features of images.")
-        seen, name = run.inputs.view(run.config.augment, mirror), run.model_name
+        view, name = run.inputs.make_view(run.config.augment, mirror), run.model_name
     else:
-        seen = Inputs("images", side=side or LARGE, channels=3).view(mirror=mirror)
+        view = Inputs("images", side=side or LARGE, channels=3).make_view(mirror=mirror)
         network, name = make_backbone(source, "imagenet"), source
-    assert seen is not None
+    assert view is not None
     if smaller is not None:
         network = TwoScales(network, smaller)
-    return Body(network.eval(), name, seen, smaller)
+    return Body(network.eval(), name, view, smaller)
 
 
 def save_body(path: Path, body: Body) -> None:
-    """Write the weights, and what ``load_body`` needs to use them."""
+    """Write the weights and the facts that ``load_body`` needs."""
     facts = {"name": body.name, "view": asdict(body.view), "smaller": body.smaller}
     save_tensors(path, "body", body.network.state_dict(), facts)
 
@@ -68,5 +69,5 @@ def load_body(path: Path) -> Body:
     network = make_backbone(name, channels=view.channels)
     if smaller is not None:
         network = TwoScales(network, _check.whole("smaller", smaller, 1))
-    put(network, tensors, path)
+    load_state(network, tensors, path)
     return Body(network.eval(), name, view, smaller)

@@ -1,8 +1,8 @@
 """Save and load the state of a run, in one file that is written whole or not at all.
 
-A run keeps no state in a random number generator: what a step draws is a function of the seed and
-the step. So the weights, the optimiser's tensors, the loss's own tensors (proxies, memory) and a
-few counts are the whole state, and a resumed run equals one that was never stopped.
+A run keeps no state in a random number generator: what a step draws depends on the seed and the
+step alone. So the weights, the optimiser's tensors, the loss's tensors (proxies, memory) and a few
+counts are the whole state, and a resumed run equals one that was never stopped.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from rankbits.data.images import ImageFiles
 from rankbits.data.texts import Texts
 
 CHECKPOINT, WEIGHTS = "checkpoint.safetensors", "model.safetensors"
+SAMPLE = 1024  # rows of an array that its fingerprint reads
 
 
 @dataclass
 class Progress:
-    """Where a run stands."""
+    """How far a run has come."""
 
     step: int = 0
     epoch: int = 0
@@ -42,12 +43,10 @@ class Progress:
     alpha: float | None = None  # of the first step
 
 
-SAMPLE = 1024  # rows whose numbers say whether data are the same
-
-
 def fingerprint_data(*parts: Examples | None) -> str:
-    """The same 16 digits for the same examples: all labels and file names, and some of the numbers.
-    Files may lie elsewhere by now."""
+    """Return 16 digits that are the same for the same examples: they depend on all labels, on a
+    sample of the numbers, and on the names of files and their folders, but not on where these
+    lie."""
     digest = hashlib.blake2b(digest_size=8)
     for part in parts:
         if part is None:
@@ -71,26 +70,27 @@ def save_tensors(
 ) -> None:
     """Save tensors of any dtype with facts. numpy has no bfloat16, so its bits are saved as
     int16."""
-    arrays, halves = {}, []
+    arrays, bfloat16 = {}, []
     for name, tensor in tensors.items():
         plain = tensor.detach().cpu().contiguous()
         if plain.dtype == torch.bfloat16:
-            halves.append(name)
+            bfloat16.append(name)
             plain = plain.view(torch.int16)
         arrays[name] = plain.numpy()
-    spelled = {"facts": json.dumps(facts), "bfloat16": json.dumps(halves)}
-    write_arrays(path, kind, spelled, arrays, form=".safetensors")
+    header = {"facts": json.dumps(facts), "bfloat16": json.dumps(bfloat16)}
+    write_arrays(path, kind, header, arrays, form=".safetensors")
 
 
 def load_tensors(path: Path, kind: str) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    spelled, arrays = read_arrays(path, kind)
+    """Load the tensors and facts that ``save_tensors`` saved."""
+    header, arrays = read_arrays(path, kind)
     try:
-        halves = set(json.loads(spelled["bfloat16"]))
-        facts = json.loads(spelled["facts"])
+        bfloat16 = set(json.loads(header["bfloat16"]))
+        facts = json.loads(header["facts"])
     except (KeyError, ValueError, RecursionError):
         _check.refuse(f"{path} is not a rankbits {kind} file.")
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
-    return {n: t.view(torch.bfloat16) if n in halves else t for n, t in tensors.items()}, facts
+    return {n: t.view(torch.bfloat16) if n in bfloat16 else t for n, t in tensors.items()}, facts
 
 
 def save_checkpoint(
@@ -102,18 +102,17 @@ def save_checkpoint(
     facts: dict[str, Any],
 ) -> None:
     """Save everything that a run needs to go on."""
-    state = optimiser.state_dict()["state"]
     tensors = {f"model.{n}": t for n, t in model.state_dict().items()}
     tensors |= {f"loss.{n}": t for n, t in loss.state_dict().items()}
-    plain: dict[str, Any] = {}
-    for index, values in state.items():
+    numbers: dict[str, Any] = {}
+    for index, values in optimiser.state_dict()["state"].items():
         for name, value in values.items():
             if isinstance(value, torch.Tensor):
                 tensors[f"optimiser.{index}.{name}"] = value
             elif value is not None:
-                plain[f"{index}.{name}"] = value
-    whole = {"progress": asdict(progress), "optimiser": plain, **facts}
-    save_tensors(folder / CHECKPOINT, "checkpoint", tensors, whole)
+                numbers[f"{index}.{name}"] = value
+    facts = {"progress": asdict(progress), "optimiser": numbers, **facts}
+    save_tensors(folder / CHECKPOINT, "checkpoint", tensors, facts)
 
 
 def load_checkpoint(
@@ -125,44 +124,46 @@ def load_checkpoint(
     """Load what ``save_checkpoint`` saved."""
     path = folder / CHECKPOINT
     tensors, facts = load_tensors(path, "checkpoint")
-    put(model, _under(tensors, "model."), path)
-    own = _under(tensors, "loss.")
+    load_state(model, _select(tensors, "model."), path)
+    loss_tensors = _select(tensors, "loss.")
     for name, buffer in loss.named_buffers():
-        if name in own and buffer.shape != own[name].shape:  # a memory fills as the run goes
-            where, _, last = name.rpartition(".")
-            setattr(loss.get_submodule(where), last, own[name].to(buffer.device))
-    put(loss, own, path)
+        saved = loss_tensors.get(name)
+        if saved is not None and buffer.shape != saved.shape:  # a memory grows during a run
+            module, _, attribute = name.rpartition(".")
+            setattr(loss.get_submodule(module), attribute, saved.to(buffer.device))
+    load_state(loss, loss_tensors, path)
     state: dict[int, dict[str, Any]] = {}
-    for name, value in {**_under(tensors, "optimiser."), **facts["optimiser"]}.items():
-        index, _, what = name.partition(".")
-        state.setdefault(int(index), {})[what] = value
+    for name, value in {**_select(tensors, "optimiser."), **facts["optimiser"]}.items():
+        index, _, entry = name.partition(".")
+        state.setdefault(int(index), {})[entry] = value
     groups = optimiser.state_dict()["param_groups"]
     optimiser.load_state_dict({"state": state, "param_groups": groups})
     return Progress(**facts["progress"]), facts
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a folder holds a run that came to its end."""
+    """Whether a folder holds a finished run."""
     path = folder / CHECKPOINT
     return path.is_file() and bool(load_tensors(path, "checkpoint")[1]["progress"]["finished"])
 
 
-def put(module: torch.nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> None:
-    """Load a state, or say in a sentence why it does not fit."""
-    own = module.state_dict()
-    for name in own:
+def load_state(module: torch.nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> None:
+    """Load tensors into a module; refuse those that do not fit it."""
+    state = module.state_dict()
+    for name in state:
         if name not in tensors:
             _check.refuse(f"{path} has no '{name}': it was made with another model.")
-        if own[name].shape != tensors[name].shape:
+        if state[name].shape != tensors[name].shape:
             _check.refuse(
                 f"{path} has '{name}' of shape {tuple(tensors[name].shape)}, but the model's has "
-                f"{tuple(own[name].shape)}."
+                f"{tuple(state[name].shape)}."
             )
     for name in tensors:
-        if name not in own:
+        if name not in state:
             _check.refuse(f"{path} has '{name}', which the model does not have.")
     module.load_state_dict(tensors)
 
 
-def _under(tensors: dict[str, Any], prefix: str) -> dict[str, Any]:
+def _select(tensors: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """Return the tensors whose names begin with ``prefix``, named without it."""
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}

@@ -10,13 +10,13 @@ from rankbits import _check
 from rankbits._option import DEVICE, option
 from rankbits.data.augment import KINDS
 
-# what may differ between a run and its resumption: where and how long, not what is computed
+# settings that a resumed run may change: where and how long it runs, not what it computes
 MAY_CHANGE = (
     "preset", "out", "root", "epochs", "steps", "patience", "workers", "cache",
     "checkpoint_minutes", "log_every", "tensorboard", "device",
 )  # fmt: skip
 
-# the first two as in reproduce/: _fine-tuned.toml, best/_last-layer.toml
+# the first two are those of reproduce/: _fine-tuned.toml and best/_last-layer.toml
 PRESETS: dict[str, dict[str, Any]] = {
     "fine-tune": {  # all layers of a network with ImageNet weights
         "model": "efficientnet-lite0", "weights": "imagenet", "augment": "strong",
@@ -56,7 +56,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """A group of settings, checked when it is made; ``title`` is shown over its flags."""
+    """A group of settings, checked when it is made; the help shows ``title`` above its flags."""
 
     title: ClassVar[str] = ""
 
@@ -85,7 +85,7 @@ def _check_setting(name: str, value: Any) -> None:
 
 @dataclass(frozen=True)
 class DataSettings(Settings, title="data"):
-    """What is learned from."""
+    """The data that a run learns from."""
 
     data: str | None = option(
         None, "a folder of images or texts, a table, an .npz, or a protocol's name"
@@ -99,7 +99,7 @@ class DataSettings(Settings, title="data"):
 
 @dataclass(frozen=True)
 class NetworkSettings(Settings, title="network"):
-    """What makes embeddings, and how many numbers they have."""
+    """The network, and the width of its embeddings."""
 
     model: str = option(
         "auto", "linear, mlp, conv, resnet50, timm:NAME, ...; of texts a sentence model"
@@ -129,7 +129,7 @@ class NetworkSettings(Settings, title="network"):
 
 @dataclass(frozen=True)
 class ImageSettings(Settings, title="images"):
-    """How images are seen."""
+    """How the network sees images."""
 
     side: int | None = option(None, "side of the images the network sees")
     augment: str = option("none", "'none', 'flip', 'shift', 'crop', 'full' or 'strong'")
@@ -140,7 +140,7 @@ class ImageSettings(Settings, title="images"):
 
 @dataclass(frozen=True)
 class LossSettings(Settings, title="loss"):
-    """What is made small."""
+    """The loss that training reduces."""
 
     loss: str = option("tie-aware-ap", "tie-aware-ap, fastap, cel, hyp2, ..., pml:NAME")
     options: dict[str, Any] | None = option(None, "options of the loss: form=exact")  # noqa: RUF009
@@ -168,7 +168,7 @@ class OptimiserSettings(Settings, title="optimiser"):
     """What a step does with the gradient."""
 
     optimizer: str = option("adam", "'adam', 'adamw' (decay apart from the gradient) or 'sgd'")
-    lr: float = option(1e-3, "learning rate of the body")
+    lr: float = option(1e-3, "learning rate")
     head_multiple: float = option(1.0, "learning rate of the last layer, in multiples of lr")
     loss_multiple: float = option(1.0, "learning rate of the loss's own parameters, likewise")
     momentum: float = option(0.9, "momentum of sgd")
@@ -204,7 +204,7 @@ class RunSettings(Settings, title="run"):
     tensorboard: bool = option(True, "write TensorBoard's files too, where it is installed")
 
 
-# a dataclass takes the fields of its last base first
+# the groups stand in reverse because a dataclass takes the fields of its last base first
 @dataclass(frozen=True, init=False)
 class TrainConfig(
     RunSettings,
@@ -218,8 +218,8 @@ class TrainConfig(
 ):
     """All settings of a run: what ``rankbits train run.toml`` reads and ``rb.train`` takes by name.
 
-    A ``preset`` chooses many at once; what is given besides replaces its choices. Whole groups may
-    be given too.
+    A ``preset`` chooses many at once; other settings replace its choices. Whole groups of settings
+    are accepted too.
 
     >>> TrainConfig(bits=32, loss="cel").head
     'hash'
@@ -235,24 +235,24 @@ class TrainConfig(
     def __init__(self, *groups: Settings, **settings: Any) -> None:
         for group in reversed(groups):
             settings = dataclasses.asdict(group) | settings
-        known = {f.name: f.default for f in dataclasses.fields(self)}
+        defaults = {f.name: f.default for f in dataclasses.fields(self)}
         for name in settings:
-            if name not in known:
-                _check.refuse(f"TrainConfig has no '{name}'{_check.nearest(name, known)}.")
-        for name, value in (known | read_preset(settings.get("preset")) | settings).items():
+            if name not in defaults:
+                _check.refuse(f"TrainConfig has no '{name}'{_check.nearest(name, defaults)}.")
+        for name, value in (defaults | read_preset(settings.get("preset")) | settings).items():
             object.__setattr__(self, name, value)
         self.__post_init__()
 
     def facts(self) -> dict[str, Any]:
-        """Every field by name, as JSON holds it."""
+        """Return every field by name, in the form that JSON holds."""
         return dataclasses.asdict(self)
 
     def with_changes(self, **changes: Any) -> TrainConfig:
-        """These settings with ``changes``; a preset among them replaces what it chooses."""
+        """Return these settings with ``changes``; a preset among them replaces what it chooses."""
         return TrainConfig(**self.facts() | read_preset(changes.get("preset")) | changes)
 
     def with_preset(self, name: str) -> TrainConfig:
-        """The settings of a preset where these still have their defaults."""
+        """Return these settings, with the preset's choices where they still have their defaults."""
         defaults = TrainConfig().facts()
         changed = {n: value for n, value in self.facts().items() if value != defaults[n]}
         return TrainConfig(**changed | {"preset": name})
@@ -268,5 +268,5 @@ class TrainConfig(
 
 
 def read_preset(name: str | None) -> dict[str, Any]:
-    """The settings that a preset chooses; none where there is no preset."""
+    """Return the settings that a preset chooses; none where ``name`` is None."""
     return {} if name is None else PRESETS[_check.choice("preset", name, tuple(PRESETS))]

@@ -1,4 +1,4 @@
-"""Embed examples with a trained network, and judge it on rows held out."""
+"""Embed examples with a trained network, and judge the network on held-out rows."""
 
 from __future__ import annotations
 
@@ -20,26 +20,27 @@ from rankbits.train.step import precision
 from rankbits.types import pack
 
 QUERIES, DATABASE = 1000, 10_000  # rows judged at a validation, at most
-FEW = 20  # of a class: fewer of them say little of each other
+FEW = 20  # rows of a class: a ranking of fewer says little
 
 
 def compute_outputs(
     model: torch.nn.Module, inputs: torch.Tensor, view: View | None, device: torch.device
 ) -> torch.Tensor:
-    """The outputs of a network outside training, float32. Where the view says so, they are the mean
-    of an image's outputs and its mirror's."""
-    seen = inputs.to(device, non_blocking=True)
+    """Compute the float32 outputs of a network outside training. Where the view has ``mirror``,
+    they are the mean of an image's outputs and its mirror's."""
+    inputs = inputs.to(device, non_blocking=True)
     if view is None:
-        return model(seen).float()
-    seen = view.plain(seen)
-    embeddings = model(seen).float()
-    return (embeddings + model(seen.flip(3)).float()) / 2 if view.mirror else embeddings
+        return model(inputs).float()
+    images = view.plain(inputs)
+    outputs = model(images).float()
+    return (outputs + model(images.flip(3)).float()) / 2 if view.mirror else outputs
 
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """Embeddings (m, width) of the rows that could be read, those rows, and what could not. Of
-    texts, ``cut`` counts those that are longer than the model reads."""
+    """Embeddings (m, width) of the rows that could be read, the numbers of those rows, and a
+    sentence for each row that could not be read. ``cut`` counts the texts that are longer than the
+    model reads."""
 
     embeddings: np.ndarray
     rows: np.ndarray
@@ -60,7 +61,7 @@ def embed(
     cache: Path | None = None,
     progress: bool = False,
 ) -> Embedded:
-    """Embed examples in order, in evaluation mode; afterwards the model has the mode it had before.
+    """Embed examples in order, in evaluation mode; the model gets its former mode back.
 
     ``batch_size`` is 256 by default, and 32 for images on a CPU, where larger batches only take
     more memory.
@@ -103,7 +104,7 @@ def make_loader(
     workers: int = 0,
     cache: Path | None = None,
 ) -> Loader:
-    """Read the batches of examples, images at the size the view wants."""
+    """Make a loader of batches of examples, with images at the size that the view needs."""
     side, channels = (view.stored, view.channels) if view else (0, 0)
     return Loader(
         examples, batches, side=side, channels=channels, workers=workers, cache=cache,
@@ -113,8 +114,8 @@ def make_loader(
 
 @dataclass(frozen=True)
 class ValidationResult:
-    """A judgement: the mAP, the mAP of a random order, how many rows asked, and how many bits were
-    the same for all of them (None: no codes, or too few rows to tell)."""
+    """The mAP of a validation, the mAP of a random order, the number of queries, and the number of
+    bits that were the same for all of them (None: no codes, or too few rows to tell)."""
 
     mean_precision: float
     chance: float
@@ -126,7 +127,7 @@ class Validation:
     """Measures mean average precision on held-out rows: codes are ranked by Hamming distance, with
     ties averaged, and embeddings by cosine.
 
-    Held-out rows query each other. A network gathers the rows it learned from more tightly than
+    Held-out rows query each other. A network places the rows it learned from closer together than
     others, so a ranking of those would favour a network that has memorised them. The training rows
     are the database only where they share classes with the held-out rows and there are fewer than
     ``FEW`` held-out rows for each class. At most ``QUERIES`` and ``DATABASE`` rows are used, drawn
@@ -153,44 +154,45 @@ class Validation:
         return len(self.queries)
 
     def _draw_rows(self, train: Examples, held: Examples, draw: np.random.Generator) -> None:
-        self.queries = _at_most(held, QUERIES, draw)
+        self.queries = _draw_at_most(held, QUERIES, draw)
         if held.labels.ndim == 2:
             shared = bool((held.labels.any(0) & train.labels.any(0)).any())
         else:
             shared = bool(np.isin(held.labels, train.labels).any())
         few = len(self.queries) < FEW * self.queries.classes
-        self.database = _at_most(train, DATABASE, draw) if shared and few else self.queries
+        self.database = _draw_at_most(train, DATABASE, draw) if shared and few else self.queries
 
     def judge(
         self, model: torch.nn.Module, view: View | None, device: torch.device, **options: object
     ) -> ValidationResult:
-        """Embed the rows and rank them; ``options`` are those of ``embed``."""
+        """Embed the rows and evaluate their ranking; ``options`` are those of ``embed``."""
 
         def embed_part(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
             part = embed(model, examples, view, device=device, **options)  # type: ignore[arg-type]
             return part.embeddings, examples.labels[part.rows]
 
-        ours, labels = embed_part(self.queries)
+        queries, labels = database, database_labels = embed_part(self.queries)
         alone = self.database is self.queries
-        others = (ours, labels) if alone else embed_part(self.database)
+        if not alone:
+            database, database_labels = embed_part(self.database)
         to_codes = pack if self.binary else np.asarray
         grading: dict[str, Any] = {"relevance": self.grades}
         if self.grades is None:
             grading = {
-                "query_labels": labels, "database_labels": others[1], "exclude_self": alone
+                "query_labels": labels, "database_labels": database_labels, "exclude_self": alone
             }  # fmt: skip
-        report = evaluate(to_codes(ours), to_codes(others[0]), k=1, **grading)
-        if self.chance is None:  # where all codes are equal, any order is as likely as any other
-            asking, asked = (pack(np.ones((len(rows), 1))) for rows in (labels, others[1]))
-            self.chance = evaluate(asking, asked, k=1, **grading)["mAP"]
+        report = evaluate(to_codes(queries), to_codes(database), k=1, **grading)
+        if self.chance is None:  # where all codes are equal, every order is equally likely
+            equal = [pack(np.ones((len(rows), 1))) for rows in (queries, database)]
+            self.chance = evaluate(*equal, k=1, **grading)["mAP"]
         constant = None
-        if self.binary and len(ours) >= FEW:
-            signs = pack(ours).signs()
+        if self.binary and len(queries) >= FEW:
+            signs = pack(queries).signs()
             constant = int((signs == signs[0]).all(0).sum())
-        return ValidationResult(report["mAP"], self.chance, len(ours), constant)
+        return ValidationResult(report["mAP"], self.chance, len(queries), constant)
 
 
-def _at_most(examples: Examples, rows: int, draw: np.random.Generator) -> Examples:
+def _draw_at_most(examples: Examples, rows: int, draw: np.random.Generator) -> Examples:
     if len(examples) <= rows:
         return examples
     return examples.subset(np.sort(draw.choice(len(examples), rows, replace=False)))

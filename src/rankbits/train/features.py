@@ -1,7 +1,8 @@
-"""The outputs of a frozen network, computed once, so that heads are trained in seconds.
+"""Compute the outputs of a frozen network once, so that heads are trained on them in seconds.
 
-The features lie in the folder ``features`` of the data root, float16 and mapped, so that many runs
-share one copy; a file is named by the images, the network, its weights and the side.
+The features lie in the folder ``features`` of the data root, float16 and memory-mapped, so that
+many runs share one copy. A file's name depends on the images, the network, its weights and the
+side.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from rankbits.train.body import make_body
 from rankbits.train.checkpoints import WEIGHTS
 from rankbits.train.config import TrainConfig
 from rankbits.train.embed import embed
-from rankbits.train.processes import device_of
+from rankbits.train.processes import choose_device
 from rankbits.train.run import LARGE, RUN, load_run
 
 
-def frozen_features(examples: Examples, config: TrainConfig) -> Examples:
-    """The examples with ``config.features``' outputs in place of their images.
+def compute_features(examples: Examples, config: TrainConfig) -> Examples:
+    """Return the examples with features in place of their images: the outputs of
+    ``config.features``.
 
-    ``config.features`` is the name of a network with published weights, or the folder of a run,
-    whose last layer is left out. An image that cannot be read is refused, because the cache has a
-    row for every image. With ``config.mirror`` a feature is the mean of an image's and its
-    mirror's.
+    That is the name of a network with published weights, or the folder of a run, whose last layer
+    is left out. An image that cannot be read is refused, because the cache has a row for every
+    image. With ``config.mirror`` features are the mean of those of an image and its mirror.
     """
     name = str(config.features)
     if examples.kind == "features":
@@ -50,44 +51,40 @@ def frozen_features(examples: Examples, config: TrainConfig) -> Examples:
     side = config.side or LARGE
     if run:
         side = load_run(name).inputs.side
-    seen = f"{side} mirror" if config.mirror else f"{side}"
-    key = fingerprint(examples, seen, weights if run else None)
+    settings = f"{side} mirror" if config.mirror else f"{side}"
+    key = fingerprint(examples, settings, weights if run else None)
     path = data_root(config.root) / "features" / f"{Path(name).name}-{side}-{key}.npy"
-    device, mirror = device_of(config.device), config.mirror
-    kept = computed_once(
-        path,
-        len(examples),
-        lambda: _compute(examples, name, side, device=device, mirror=mirror),
-    )
-    return replace(examples, inputs=kept)
+    features = compute_once(path, len(examples), lambda: _embed_images(examples, config, side))
+    return replace(examples, inputs=features)
 
 
-def computed_once(path: Path, rows: int, compute: Callable[[], np.ndarray]) -> np.ndarray:
-    """The array (rows, width) that ``compute`` returns, mapped from a file. It is computed only
-    where that file does not exist."""
+def compute_once(path: Path, rows: int, compute: Callable[[], np.ndarray]) -> np.ndarray:
+    """Return the array (rows, width) of ``compute``, memory-mapped from the file ``path``. It is
+    computed only where that file does not exist."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with lock_folder(path.parent):  # of many runs that want it, one computes
+    with lock_folder(path.parent):  # other runs that need the file wait for it
         if not path.is_file():
             features = compute()
             write_whole(path, lambda file: np.save(file, features))  # type: ignore[arg-type]
     try:
-        kept: np.ndarray = np.load(path, mmap_mode="r")
-        whole = kept.ndim == 2 and len(kept) == rows
+        array: np.ndarray = np.load(path, mmap_mode="r")
+        whole = array.ndim == 2 and len(array) == rows
     except (OSError, ValueError, EOFError):
         whole = False
     if not whole:
         _check.refuse(f"{path} is damaged: remove it, and it is computed again.")
-    return kept
+    return array
 
 
-def fingerprint(examples: Examples, said: str = "", weights: Path | None = None) -> str:
-    """The same 16 digits for the same images (files: names, sizes and times), words and weights."""
-    digest = hashlib.blake2b(said.encode(), digest_size=8)
+def fingerprint(examples: Examples, settings: str = "", weights: Path | None = None) -> str:
+    """Return 16 digits that are the same for the same images, settings and weights. Of image files
+    the name, size and time count."""
+    digest = hashlib.blake2b(settings.encode(), digest_size=8)
     inputs = examples.inputs
     if isinstance(inputs, ImageFiles):
         for path in inputs.paths:
-            about = os.stat(path)
-            digest.update(f"{path} {about.st_size} {about.st_mtime_ns}\n".encode())
+            stat = os.stat(path)
+            digest.update(f"{path} {stat.st_size} {stat.st_mtime_ns}\n".encode())
     else:
         assert isinstance(inputs, np.ndarray)
         digest.update(str(inputs.shape).encode())
@@ -97,10 +94,9 @@ def fingerprint(examples: Examples, said: str = "", weights: Path | None = None)
     return digest.hexdigest()
 
 
-def _compute(
-    examples: Examples, name: str, side: int, *, device: torch.device, mirror: bool
-) -> np.ndarray:
-    body = make_body(name, side, mirror)
+def _embed_images(examples: Examples, config: TrainConfig, side: int) -> np.ndarray:
+    device = choose_device(config.device)
+    body = make_body(str(config.features), side, config.mirror)
     network = body.network.to(device)
     if device.type == "cuda":
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -1,8 +1,8 @@
 """A network's forward and backward pass replayed as two CUDA graphs.
 
-A pass of a small network or chunk is bound by launches: some thousand kernels that the CPU starts
+A pass of a small network or chunk spends its time on launches: the CPU starts some thousand kernels
 one by one. A graph starts them all at once. It holds addresses, so inputs, outputs and gradients of
-the weights stay in one place, and inputs of each shape have graphs of their own.
+the weights stay in one place, and each shape of inputs has its own graphs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 MOST = 3  # shapes of inputs that are recorded: each keeps its memory
-WARM = 3  # passes before a graph is recorded: libraries choose their kernels in the first
+WARM = 3  # passes before a graph is recorded: libraries choose their kernels in the first ones
 
 
 class Precision(Protocol):
@@ -22,16 +22,17 @@ class Precision(Protocol):
 
 
 class GraphedNetwork:
-    """Calls ``model`` by graphs, recorded once for each shape of inputs, in the mode it is in.
+    """Runs ``model`` by graphs, which are recorded once for each shape of inputs, in the model's
+    mode at that time.
 
-    ``p.grad`` of every trained weight must stay the tensor that it is: set gradients to zero, not
-    to None. What the model draws follows the CUDA generator's seed at each call, and its buffers
-    change as they would.
+    ``p.grad`` of every trained weight must stay the same tensor: set gradients to zero, not to
+    None. The model's random numbers follow the CUDA generator's seed at each call, and its buffers
+    change as without graphs.
     """
 
     def __init__(self, model: torch.nn.Module, precision: Precision) -> None:
         self.model, self.precision = model, precision
-        self.anchor = torch.zeros((), requires_grad=True)  # what makes autograd call us back
+        self.anchor = torch.zeros((), requires_grad=True)  # makes autograd call ``backward``
         self.recorded: dict[torch.Size, _Graphs] = {}
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
@@ -44,7 +45,7 @@ class GraphedNetwork:
 
 
 class _Graphs:
-    """One pass each way over inputs of one shape."""
+    """A forward and a backward pass over inputs of one shape."""
 
     def __init__(self, model: torch.nn.Module, x: torch.Tensor, precision: Precision) -> None:
         self.model, self.precision = model, precision
@@ -113,7 +114,7 @@ class _Replayed(torch.autograd.Function):
 
 
 def _find_format(model: torch.nn.Module) -> torch.memory_format:
-    """As the network's own weights lie: channels last, or plain."""
+    """Return the memory format of the network's weights: channels last, or plain."""
     for weight in model.parameters():
         if weight.ndim == 4:
             last = weight.is_contiguous(memory_format=torch.channels_last)

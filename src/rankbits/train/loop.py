@@ -1,4 +1,4 @@
-"""The training loop: it takes batches, changes the weights, and saves what a run needs to go on."""
+"""The training loop: it reads batches, changes the weights, and saves what a run needs to go on."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from rankbits.losses import gather
 from rankbits.train import optimisers
 from rankbits.train.advice import Advisor
 from rankbits.train.checkpoints import fingerprint_data
-from rankbits.train.diary import Diary
 from rankbits.train.embed import Validation, embed, make_loader
 from rankbits.train.graphs import GraphedNetwork
+from rankbits.train.log import Log
 from rankbits.train.memory import BatchLoss
 from rankbits.train.meter import Meter
 from rankbits.train.processes import Processes, Stop
@@ -28,8 +28,8 @@ from rankbits.train.step import (
     Replay,
     batch_gradient,
     choose_precision,
+    derive_seed,
     precision,
-    seed_of,
     set_training_mode,
     sum_gradients,
 )
@@ -37,7 +37,7 @@ from rankbits.train.step import (
 
 @dataclass(eq=False)
 class Trainer:
-    """Trains a run from where it stands to its end."""
+    """Trains a run, from its start or its checkpoint to its end."""
 
     run: Run
     train: Examples
@@ -56,17 +56,17 @@ class Trainer:
         if device.type == "cuda" and self.run.inputs.kind == "images":
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.loss.to(device)
-        self.view = self.run.inputs.view(config.augment, config.mirror)
+        self.view = self.run.inputs.make_view(config.augment, config.mirror)
         self.optimiser = optimisers.make_optimiser(self.model, self.loss, config)
         self.trained = [p for p in self.model.parameters() if p.requires_grad]
         self.amp = choose_precision(config.amp, device)
-        self.network: Callable[[torch.Tensor], torch.Tensor] = self._pass
+        self.network: Callable[[torch.Tensor], torch.Tensor] = self._run_network
         if config.graphs:
             self.network = self._make_graphs()
         set_training_mode(self.model, config)
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.amp == "fp16")
-        self.steps = len(self.sampler) * config.epochs
-        self.steps = min(self.steps, config.steps) if config.steps else self.steps
+        all_epochs = len(self.sampler) * config.epochs
+        self.steps = min(all_epochs, config.steps or all_epochs)
         self.validation, held = None, self.held
         if isinstance(held, Validation):
             self.validation, held = held, held.queries
@@ -76,25 +76,25 @@ class Trainer:
         self.leads = self.processes.rank == 0
         data = "" if self.run.folder is None else fingerprint_data(self.train, held)
         self.keeper = Keeper(self.run, self.loss, self.optimiser, self.scaler, self.leads, data)
-        self.diary = Diary(self.run.folder if self.leads else None, config.tensorboard)
-        self.run.history = self.diary.rows
-        self.unseen: list[tuple[int, torch.Tensor]] = []  # losses not looked at yet
-        self.mark = (time.monotonic(), 0)  # when the speed was last told, and at what count
+        self.log = Log(self.run.folder if self.leads else None, config.tensorboard)
+        self.run.history = self.log.rows
+        self.unchecked: list[tuple[int, torch.Tensor]] = []  # (step, loss), perhaps not finite
+        self.mark = (time.monotonic(), 0)  # when the speed was last logged, and at what count
         self.silent_since = time.monotonic()
         self.note = ""
         self.stop = Stop()
 
-    def go(self) -> Run:
-        """Train to the end, or until stopped by Ctrl-C; the run comes back with its best weights.
-        SIGTERM ends the process once the run is saved, unless somebody else listens for it."""
+    def train_to_end(self) -> Run:
+        """Train to the end, or until Ctrl-C, and return the run with its best weights. After a
+        SIGTERM the run is saved and the signal is raised again."""
         self._resume()
         progress, config = self.run.progress, self.config
         if progress.finished:
             self.say(f"{self.run.folder} is finished: {progress.step:,} steps.")
             return self._finish()
-        with self.stop.listening():
+        with self.stop.listen():
             for epoch in range(progress.epoch, config.epochs):
-                self._epoch(epoch)
+                self._train_epoch(epoch)
                 if self.stop.why:
                     break
                 progress.epoch, progress.batch = epoch + 1, 0
@@ -110,16 +110,16 @@ class Trainer:
             if self.validation is None and progress.finished:
                 self.keeper.keep_best()
             self._save()
-        self.diary.close()
+        self.log.close()
         if self.stop.why and self.leads:
-            where = f"saved at step {progress.step:,}; the same command goes on from there"
-            self.say(f"{self.stop.why}: {where if self.run.folder else 'stopped'}.")
+            saved = f"saved at step {progress.step:,}; the same command goes on from there"
+            self.say(f"{self.stop.why}: {saved if self.run.folder else 'stopped'}.")
         self.stop.pass_on()
         return self._finish()
 
-    def _epoch(self, epoch: int) -> None:
+    def _train_epoch(self, epoch: int) -> None:
         progress, config = self.run.progress, self.config
-        if progress.step >= self.steps:  # it was killed between its last step and its end
+        if progress.step >= self.steps:  # the run was killed between its last step and its end
             return
         batches = self.sampler.at(epoch, progress.batch)
         set_training_mode(self.model, config)
@@ -131,12 +131,12 @@ class Trainer:
         )  # fmt: skip
         with meter:
             for batch in loader:
-                value = self._step(batch, epoch)
+                value = self.take_step(batch, epoch)
                 progress.examples += len(batch) * self.processes.world
                 if progress.step % config.log_every == 0:
-                    self._tell(value, epoch)
+                    self._log_step(value, epoch)
                 elif self.device.type == "cpu":
-                    self._look()
+                    self._check_losses()
                 meter.update(1, self.note)
                 now = time.monotonic()
                 progress.seconds, begun = progress.seconds + now - begun, now
@@ -152,22 +152,22 @@ class Trainer:
         if self.run.failed and epoch == 0 and self.leads:
             self.say(f"{len(self.run.failed):,} images are left out; first: {self.run.failed[0]}")
 
-    def _step(self, batch: Batch, epoch: int) -> torch.Tensor:
-        """One batch, one step of the optimiser."""
+    def take_step(self, batch: Batch, epoch: int) -> torch.Tensor:
+        """Take one step of the optimiser, on one batch; return the loss."""
         progress, config = self.run.progress, self.config
         rate = optimisers.find_rate(config, progress.step, epoch, self.steps)
         optimisers.set_rate(self.optimiser, rate)
         inputs, labels = batch.inputs.to(self.device), batch.labels.to(self.device)
-        first = self.processes.first(batch.planned)
-        drawn = self._draw(first + batch.places)
+        first = self.processes.find_first(batch.planned)
+        changes = self._draw_changes(first + batch.places)
 
-        def embedded(start: int, stop: int) -> torch.Tensor:
+        def embed_part(start: int, stop: int) -> torch.Tensor:
             part = inputs[start:stop]
             if self.view is not None:
-                part = self.view.train(part, drawn[start:stop])
+                part = self.view.train(part, changes[start:stop])
             return self.network(part)
 
-        def lost(z: torch.Tensor) -> torch.Tensor:
+        def compute_loss(z: torch.Tensor) -> torch.Tensor:
             if progress.alpha is None:
                 progress.alpha = optimisers.choose_alpha(config, gather(z.detach(), labels)[0])
             alpha = optimisers.find_alpha(config, progress.alpha, progress.step, self.steps)
@@ -175,16 +175,11 @@ class Trainer:
             return self.loss(z, labels, batch.rows)
 
         self.optimiser.zero_grad(set_to_none=not config.graphs)
+        replay = Replay(self.model, config.seed, progress.step)
         value, _ = batch_gradient(
-            embedded,
-            len(batch),
-            lost,
-            Replay(self.model, config.seed, progress.step),
-            chunk=config.chunk,
-            first=first,
-            own=list(self.loss.parameters()),
-            scale=self.scaler.scale,
-        )
+            embed_part, len(batch), compute_loss, replay, chunk=config.chunk, first=first,
+            own=list(self.loss.parameters()), scale=self.scaler.scale,
+        )  # fmt: skip
         sum_gradients(self.trained)
         self.scaler.unscale_(self.optimiser)
         if config.clip:
@@ -194,13 +189,13 @@ class Trainer:
         self.loss.remember()
         progress.step += 1
         progress.batch += 1
-        self.unseen.append((progress.step, value))
+        self.unchecked.append((progress.step, value))
         after_epoch = getattr(self.loss.loss, "after_epoch", None)
         if after_epoch is not None and progress.batch == len(self.sampler):
-            after_epoch(self._embed_rows, seed_of(config.seed, progress.step))
+            after_epoch(self._embed_rows, derive_seed(config.seed, progress.step))
         return value
 
-    def _pass(self, inputs: torch.Tensor) -> torch.Tensor:
+    def _run_network(self, inputs: torch.Tensor) -> torch.Tensor:
         with precision(self.amp, self.device):
             return self.model(inputs)
 
@@ -210,65 +205,66 @@ class Trainer:
         return GraphedNetwork(self.model, lambda: precision(self.amp, self.device))
 
     def _embed_rows(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The outputs of training rows, and which rows they are: those that can be read."""
+        """Return the outputs of those training rows that can be read, and their numbers."""
         examples = self.train.subset(rows.numpy())
         embedded = embed(self.model, examples, self.view, device=self.device, amp=self.amp)
         outputs = torch.from_numpy(embedded.embeddings).to(self.device)
         return outputs, rows[torch.from_numpy(embedded.rows)].to(self.device)
 
-    def _draw(self, places: torch.Tensor) -> torch.Tensor:
-        """The random changes of this process's images, drawn for the batch of all processes."""
+    def _draw_changes(self, places: torch.Tensor) -> torch.Tensor:
+        """Draw the random changes of the batch of all processes; return those of this process's
+        images."""
         if self.view is None:
             return torch.empty(0)
-        seed = seed_of(self.config.seed, self.run.progress.step)
+        seed = derive_seed(self.config.seed, self.run.progress.step)
         return self.view.draw(self.config.batch_size, seed)[places]
 
-    def _look(self) -> None:
-        """Refuse to go on after a loss that is not finite, so that nothing made of it is saved."""
-        for step, value in self.unseen:
+    def _check_losses(self) -> None:
+        """Refuse to go on after a loss that is not finite, so that bad weights are not saved."""
+        for step, value in self.unchecked:
             if not torch.isfinite(value):
-                where = self.run.folder
-                kept = f" {where} still holds the last good checkpoint." if where else ""
+                folder = self.run.folder
+                saved = f" {folder} still holds the last good checkpoint." if folder else ""
                 _check.refuse(
                     f"The loss is {float(value)} at step {step:,}; a lower lr than "
-                    f"{self.config.lr:g}, or amp = 'off', may help.{kept}"
+                    f"{self.config.lr:g}, or amp = 'off', may help.{saved}"
                 )
-        self.unseen.clear()
+        self.unchecked.clear()
 
-    def _tell(self, value: torch.Tensor, epoch: int) -> None:
-        self._look()
+    def _log_step(self, value: torch.Tensor, epoch: int) -> None:
+        self._check_losses()
         progress = self.run.progress
         now = time.monotonic()
         speed = (progress.examples - self.mark[1]) / max(now - self.mark[0], 1e-9)
         self.mark = (now, progress.examples)
-        self.diary.write({
+        self.log.write({
             "step": progress.step, "epoch": epoch + 1, "loss": float(value),
             "lr": self.optimiser.param_groups[0]["lr"],
-            "alpha": optimisers.alpha_of(self.loss.loss),
+            "alpha": optimisers.get_alpha(self.loss.loss),
             "examples_per_second": round(speed, 1),
         })  # fmt: skip
         best = "" if progress.best is None else f", mAP {progress.best:.4f}"
         self.note = f"loss {float(value):.4f}, {speed:,.0f} examples/s{best}"
 
     def _validate(self, last: bool) -> None:
-        self._look()
+        self._check_losses()
         if self.validation is None:
             return
         progress = self.run.progress
         self.processes.average_buffers(self.model)
-        judged = self.validation.judge(
+        result = self.validation.judge(
             self.model, self.view, self.device, amp=self.amp, workers=self.workers,
             cache=self.cache, progress=self.leads,
         )  # fmt: skip
-        figure = judged.mean_precision
-        self.diary.write({
+        figure = result.mean_precision
+        self.log.write({
             "step": progress.step, "epoch": progress.epoch, "validation_mAP": figure,
-            "constant_bits": judged.constant_bits,
+            "constant_bits": result.constant_bits,
         })  # fmt: skip
         if self.leads:
             self.say(f"epoch {progress.epoch}: validation mAP {figure:.4f}")
-            advisor = Advisor(self.config, self.run.inputs.kind, judged.chance, judged.rows)
-            for line in advisor.lines(self.diary.rows, last):
+            advisor = Advisor(self.config, self.run.inputs.kind, result.chance, result.rows)
+            for line in advisor.advise(self.log.rows, last):
                 self.say(line)
             self.silent_since = time.monotonic()
         progress.worse += 1
@@ -277,20 +273,20 @@ class Trainer:
             self.keeper.keep_best()
 
     def _save(self) -> None:
-        self._look()
+        self._check_losses()
         self.keeper.save()
 
     def _resume(self) -> None:
         """Go on from the checkpoint in the folder, if there is one."""
         folder, progress = self.run.folder, self.keeper.resume()
         if progress is not None:
-            # epochs that were asked for later; a run that patience ended stays ended
+            # a finished run goes on where epochs were added, unless patience ended it
             more = progress.step < self.steps and not self.config.patience
             progress.finished = progress.finished and not more
             if not progress.finished and self.leads:
                 self.say(f"going on from step {progress.step:,} of {folder}")
-        self.diary.open(self.run.progress.step)
-        self.run.history = self.diary.rows
+        self.log.open(self.run.progress.step)
+        self.run.history = self.log.rows
 
     def _finish(self) -> Run:
         self.processes.wait()

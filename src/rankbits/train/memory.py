@@ -1,4 +1,4 @@
-"""The rows that a loss sees besides this process's own: other processes' and past batches'."""
+"""Give a loss more rows than this process's: those of other processes and of past batches."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class Memory(torch.nn.Module):
 
 
 class BatchLoss(torch.nn.Module):
-    """``loss`` of the batch of all processes, with past batches as further database.
+    """Computes ``loss`` over the batch of all processes, with past batches as further database.
 
     A loss that takes a database ranks the batch and the memory for each row of the batch. Other
-    losses see both as one batch, in which the memory's rows get no gradient. After a call, ``seen``
-    is the whole batch: what ``remember`` puts into the memory once the step is made.
+    losses see both as one batch, in which the memory's rows get no gradient. A call stores the
+    whole batch in ``seen``; ``remember`` adds it to the memory after the step.
     """
 
     def __init__(self, loss: Callable[..., torch.Tensor], memory: int = 0, hswd: float = 0.0):
@@ -59,26 +59,29 @@ class BatchLoss(torch.nn.Module):
         self.seen: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def forward(self, z: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """``z`` (m, width), ``labels`` and ``rows`` (training rows) of this process's share."""
-        whole, every = gather(z, labels, gradients="sum")
-        self.seen = (whole.detach(), every)
-        value = self._value(whole, every, rows)
-        return value if self.penalty is None else value + self.penalty(whole)
+        """Compute the loss from this process's part of the batch: ``z`` (m, width), ``labels`` and
+        ``rows``, the numbers of the training rows."""
+        z, labels = gather(z, labels, gradients="sum")
+        self.seen = (z.detach(), labels)
+        value = self._compute_loss(z, labels, rows)
+        return value if self.penalty is None else value + self.penalty(z)
 
-    def _value(self, z: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    def _compute_loss(
+        self, z: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor
+    ) -> torch.Tensor:
         if takes_rows(self.loss):
             rows = rows.to(z.device, non_blocking=True)
             return self.loss(z, labels, gather(z.detach()[: len(rows)], rows)[1])
         if len(self.memory) == 0:
             return self.loss(z, labels)
         database = torch.cat([z, self.memory.rows.to(z)])
-        every = torch.cat([labels, self.memory.labels.to(labels)])
+        database_labels = torch.cat([labels, self.memory.labels.to(labels)])
         if takes_database(self.loss):
-            own = torch.arange(len(z), device=z.device)
-            options: dict[str, Any] = {"database": database, "database_labels": every}
-            return self.loss(z, labels, self_rows=own, **options)
-        return self.loss(database, every)
+            options: dict[str, Any] = {"database": database, "database_labels": database_labels}
+            return self.loss(z, labels, self_rows=torch.arange(len(z), device=z.device), **options)
+        return self.loss(database, database_labels)
 
     def remember(self) -> None:
+        """Add the batch of the last call to the memory."""
         if self.seen is not None:
             self.memory.add(*self.seen)

@@ -1,4 +1,4 @@
-"""How far long work has come: a bar on a terminal, a line now and then elsewhere."""
+"""Show how far long work has come: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from tqdm import tqdm
 
-BAR_AFTER = 2.0  # seconds: work that is done by then shows nothing
-LINE_AFTER = 20.0  # seconds without a line
+BAR_AFTER = 2.0  # seconds: shorter work shows nothing
+LINE_AFTER = 20.0  # seconds between two lines
 
 
 def print_line(line: str) -> None:
@@ -19,8 +19,8 @@ def print_line(line: str) -> None:
 class Meter:
     """Shows how many of ``total`` units are done; a context manager.
 
-    ``silent_since`` is when the user last read something, by ``time.monotonic``; many short pieces
-    of work can share it, so that a line appears though none of them takes long.
+    ``silent_since`` is when the user last saw a line, by ``time.monotonic``. Many short pieces of
+    work can share it, so that lines appear though no piece takes long.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Meter:
         self.lines = shown and bool(self.bar.disable)
 
     def update(self, count: int, note: str = "") -> None:
-        """Count what was done; ``note`` is shown beside the count."""
+        """Add ``count`` units to those done; ``note`` is shown beside the count."""
         self.done += count
         if not self.bar.disable:
             self.bar.set_postfix_str(note, refresh=False)
@@ -54,8 +54,8 @@ class Meter:
         if self.lines and self.done < self.total and now - self.silent_since >= LINE_AFTER:
             self.silent_since = now
             left = (now - self.begun) * (self.total - self.done) / (self.done - self.before)
-            said = f"{self.what}: {self.done:,} of {self.total:,} {self.unit}"
-            self.say(", ".join(filter(None, [said, note, f"{tqdm.format_interval(left)} left"])))
+            line = f"{self.what}: {self.done:,} of {self.total:,} {self.unit}"
+            self.say(", ".join(filter(None, [line, note, f"{tqdm.format_interval(left)} left"])))
 
     def __enter__(self) -> Meter:
         return self

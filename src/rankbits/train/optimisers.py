@@ -1,4 +1,4 @@
-"""What a step changes, and by how much: groups of parameters, the rate, the alpha of tanh."""
+"""The optimiser, the learning rate at each step, and the alpha of tanh at each step."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from rankbits.losses.protocol import takes_alpha
 from rankbits.models import find_head, group_parameters
 from rankbits.train.config import LossSettings, ScheduleSettings, TrainConfig
 
-SPREAD = 0.5  # of alpha f over the first batch: tanh is neither flat there nor a straight line
-GROWTH = 40.0  # what alpha grows by, where no end is given: TALR's 40 from 1
+SPREAD = 0.5  # root mean square of alpha f in the first batch: tanh is neither flat nor linear
+GROWTH = 40.0  # factor by which alpha grows where no end is given: TALR's 1 to 40
 
 
 def make_optimiser(
     model: torch.nn.Module, loss: torch.nn.Module, config: TrainConfig
 ) -> torch.optim.Optimizer:
-    """Adam or SGD over the body at ``lr``, the head and the loss's own parameters at multiples.
+    """Make Adam, AdamW or SGD: the head and the loss's own parameters learn at multiples of ``lr``,
+    the other layers at ``lr``.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
     >>> optimiser = make_optimiser(model, torch.nn.Module(), TrainConfig(lr=0.1, head_multiple=10))
@@ -29,22 +30,22 @@ def make_optimiser(
     if config.freeze and head is not None:
         model.requires_grad_(False)
         head.requires_grad_(True)
-    trained = group_parameters(model, config.lr, config.head_multiple)
-    own = [p for p in loss.parameters() if p.requires_grad]
-    if own:
-        trained.append({"name": "loss", "params": own, "lr": config.lr * config.loss_multiple})
-    trained = [group | {"base": group["lr"]} for group in trained]
-    # one kernel for all weights, where they lie on a GPU
-    fused = True if all(p.is_cuda for group in trained for p in group["params"]) else None
+    groups = group_parameters(model, config.lr, config.head_multiple)
+    of_loss = [p for p in loss.parameters() if p.requires_grad]
+    if of_loss:
+        groups.append({"name": "loss", "params": of_loss, "lr": config.lr * config.loss_multiple})
+    groups = [group | {"base": group["lr"]} for group in groups]
+    # on a GPU one kernel updates all weights
+    fused = True if all(p.is_cuda for group in groups for p in group["params"]) else None
     settings: dict[str, Any] = {"weight_decay": config.weight_decay, "fused": fused}
     if config.optimizer == "sgd":
-        return torch.optim.SGD(trained, config.lr, momentum=config.momentum, **settings)
+        return torch.optim.SGD(groups, config.lr, momentum=config.momentum, **settings)
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind(trained, config.lr, **settings)
+    return kind(groups, config.lr, **settings)
 
 
 def find_rate(config: ScheduleSettings, step: int, epoch: int, steps: int) -> float:
-    """The factor of the learning rates at a step of ``steps``.
+    """Find the factor of the learning rates at a step of ``steps``.
 
     >>> [round(find_rate(ScheduleSettings(schedule="cosine"), s, 0, 4), 2) for s in range(4)]
     [1.0, 0.85, 0.5, 0.15]
@@ -59,12 +60,11 @@ def find_rate(config: ScheduleSettings, step: int, epoch: int, steps: int) -> fl
 
 
 def choose_alpha(config: LossSettings, outputs: torch.Tensor) -> float:
-    """The alpha of the first step: as ``config`` says, or such that alpha times the ``outputs`` of
-    the first batch has a root mean square of ``SPREAD``.
+    """Choose the alpha of the first step: that of ``config``, or the one that gives alpha times the
+    ``outputs`` f of the first batch a root mean square of ``SPREAD``.
 
-    What matters is alpha f, and f comes from a fresh layer in whatever units the features have.
-    Where alpha f is tiny all distances lie in one bin and all bits learn one thing; where it is
-    large tanh is flat.
+    The scale of f depends on the features. Where alpha f is tiny, all distances lie in one bin and
+    all bits learn the same; where it is large, tanh is flat.
 
     >>> round(choose_alpha(LossSettings(), torch.tensor([[0.03, 0.04], [-0.03, 0.04]])), 3)
     14.142
@@ -79,8 +79,8 @@ def choose_alpha(config: LossSettings, outputs: torch.Tensor) -> float:
 
 
 def find_alpha(config: LossSettings, start: float, step: int, steps: int) -> float:
-    """The alpha of tanh(alpha f) at a step: ``start``, growing geometrically from there to
-    ``alpha_end`` (TALR, appendix D), or by HashNet's sqrt(1 + floor(step/200)).
+    """Find the alpha of tanh(alpha f) at a step: ``start``; or growing from there geometrically to
+    ``alpha_end`` (TALR, appendix D); or ``start`` times HashNet's sqrt(1 + floor(step/200)).
 
     >>> config = LossSettings(continuation="grow", alpha_end=100)
     >>> [round(find_alpha(config, 1.0, s, 2), 3) for s in (0, 1, 2)]
@@ -94,8 +94,8 @@ def find_alpha(config: LossSettings, start: float, step: int, steps: int) -> flo
     return start
 
 
-def alpha_of(loss: Any) -> float | None:
-    """The alpha of a loss, or None where it has no tanh of its own, as CEL and FastAP."""
+def get_alpha(loss: Any) -> float | None:
+    """Return the alpha of a loss; None for losses without a tanh, such as CEL and FastAP."""
     return loss.alpha if takes_alpha(loss) else None
 
 
@@ -106,5 +106,6 @@ def set_alpha(loss: Any, value: float) -> None:
 
 
 def set_rate(optimiser: torch.optim.Optimizer, factor: float) -> None:
+    """Set every group's learning rate to ``factor`` times its base."""
     for group in optimiser.param_groups:
         group["lr"] = group["base"] * factor

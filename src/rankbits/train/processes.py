@@ -1,4 +1,4 @@
-"""One run over several processes (torchrun), and what makes any of them stop."""
+"""One run over several processes (torchrun), and the signals that stop it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rankbits import _check
 
 @dataclass(frozen=True)
 class Processes:
-    """Which of how many processes this is. A process alone is rank 0 of 1."""
+    """The rank of this process and the number of processes. A process alone is rank 0 of 1."""
 
     device: torch.device
     rank: int = 0
@@ -26,7 +26,7 @@ class Processes:
 
     @staticmethod
     def join(device: torch.device) -> Processes:
-        """The group torchrun started, or this process alone."""
+        """Join the processes that torchrun started; without torchrun, this process is alone."""
         if not dist.is_available():
             return Processes(device)
         if not dist.is_initialized():
@@ -35,9 +35,9 @@ class Processes:
             dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         return Processes(device, dist.get_rank(), dist.get_world_size())
 
-    def first(self, planned: int) -> int:
-        """The place of this process's first row in the batch of all processes; ``planned`` is the
-        number of its rows."""
+    def find_first(self, planned: int) -> int:
+        """Find the place of this process's first row in the batch of all processes; ``planned`` is
+        the number of this process's rows."""
         if self.world == 1:
             return 0
         sizes = torch.zeros(self.world, dtype=torch.long, device=self.device)
@@ -46,7 +46,7 @@ class Processes:
         return int(sizes[: self.rank].sum())
 
     def any(self, flag: bool) -> bool:
-        """Whether ``flag`` is set in any process: all must leave the loop at the same step."""
+        """Whether ``flag`` is set in any process, so that all leave the loop at the same step."""
         if self.world == 1:
             return flag
         flags = torch.tensor([int(flag)], device=self.device)
@@ -66,8 +66,8 @@ class Processes:
             dist.barrier()
 
 
-def device_of(name: str) -> torch.device:
-    """The device a name means; under torchrun each process has its own GPU."""
+def choose_device(name: str) -> torch.device:
+    """Return the device of a name; under torchrun each process has its own GPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -86,27 +86,27 @@ def device_of(name: str) -> torch.device:
 class Stop:
     """Remembers a SIGTERM or Ctrl-C, so that the loop finishes its step, saves the run and ends.
 
-    Ctrl-C stops the run only. SIGTERM asks the whole process to end, so it is raised again for the
-    handler that was there before.
+    Ctrl-C stops the run only. SIGTERM asks the whole process to end, so ``pass_on`` raises it again
+    for the handler that was there before.
     """
 
     def __init__(self) -> None:
         self.why = ""
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Listen for signals. Only the main thread gets them, so other threads do not listen. A
-        second Ctrl-C interrupts at once."""
+    def listen(self) -> Iterator[None]:
+        """Listen for signals, in the main thread only, because no other thread gets them. A second
+        Ctrl-C interrupts at once."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
-        def heard(number: int, frame: FrameType | None) -> None:
+        def handle(number: int, frame: FrameType | None) -> None:
             if self.why and number == signal.SIGINT:
                 raise KeyboardInterrupt
             self.why = "SIGTERM" if number == signal.SIGTERM else "Ctrl-C"
 
-        before = {s: signal.signal(s, heard) for s in (signal.SIGTERM, signal.SIGINT)}
+        before = {s: signal.signal(s, handle) for s in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
         finally:
@@ -114,5 +114,6 @@ class Stop:
                 signal.signal(number, handler)
 
     def pass_on(self) -> None:
+        """Raise a remembered SIGTERM again."""
         if self.why == "SIGTERM":
             signal.raise_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""A run: a folder with the weights, the settings and the log, and what can be done with it."""
+"""A run: a trained network in a folder with its weights, settings and log."""
 
 from __future__ import annotations
 
@@ -24,38 +24,39 @@ from rankbits.train.checkpoints import (
     WEIGHTS,
     Progress,
     load_checkpoint,
+    load_state,
     load_tensors,
-    put,
     save_checkpoint,
     save_tensors,
 )
 from rankbits.train.config import TrainConfig
-from rankbits.train.diary import read_log
 from rankbits.train.embed import Embedded, embed
+from rankbits.train.log import read_log
 
 RUN = "run.json"
-SMALL = 64  # up to this side images suit a small network, and are seen as they are
+SMALL = 64  # images up to this side suit the small network, which sees them at their own size
 LARGE = 224
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a network is fed: ``kind`` "features", ``dim`` of them; "images" of ``channels`` seen at
-    ``side``; or "texts", of which a sentence model makes ``dim`` numbers."""
+    """What a network reads. ``kind`` is "features", ``dim`` of them; "images" with ``channels``, at
+    ``side`` pixels; or "texts", which a sentence model turns into ``dim`` numbers."""
 
     kind: str
     dim: int = 0
     side: int = 0
     channels: int = 0
 
-    def view(self, augment: str = "none", mirror: bool = False) -> View | None:
+    def make_view(self, augment: str = "none", mirror: bool = False) -> View | None:
+        """Make the view of images; None for other kinds."""
         if self.kind != "images":
             return None
         return View(self.side, self.channels, augment, mirror)
 
 
-def inputs_of(examples: Examples, config: TrainConfig) -> Inputs:
-    """What examples look like to the network of ``config``.
+def choose_inputs(examples: Examples, config: TrainConfig) -> Inputs:
+    """Choose how the network of ``config`` reads these examples.
 
     The small network sees small images at their own size; large networks see 224 x 224 pixels.
     """
@@ -65,48 +66,52 @@ def inputs_of(examples: Examples, config: TrainConfig) -> Inputs:
         return Inputs("features", dim=examples.inputs.shape[1])
     if isinstance(examples.inputs, ImageFiles):
         _check.not_empty("examples", len(examples))
-        own, channels = first_side(examples.inputs), 3
+        image_side, channels = measure_first(examples.inputs), 3
     else:
-        own, channels = min(examples.inputs.shape[1:3]), examples.inputs.shape[3]
-    small = model_name(config, own) == "conv"
-    side = config.side or (min(own, SMALL) if small else LARGE)
+        image_side, channels = min(examples.inputs.shape[1:3]), examples.inputs.shape[3]
+    small = choose_model(config, image_side) == "conv"
+    side = config.side or (min(image_side, SMALL) if small else LARGE)
     return Inputs("images", side=side, channels=channels if small else 3)
 
 
-def first_side(files: ImageFiles) -> int:
-    """The shorter side of the first image that can be read."""
+def measure_first(files: ImageFiles) -> int:
+    """Measure the shorter side of the first image that can be read."""
     for path in files.paths[:100]:
         try:
             return min(measure(str(path)))
-        except _check.Refusal as sentence:
-            first = str(sentence)
-    _check.refuse(f"None of the first {min(100, len(files))} images can be read: {first}")
+        except _check.Refusal as refusal:
+            reason = str(refusal)
+    _check.refuse(f"None of the first {min(100, len(files))} images can be read: {reason}")
 
 
-def model_name(config: TrainConfig, side: int = 0) -> str:
-    """What 'auto' means: a linear layer for features (side 0), a small network for small images."""
+def choose_model(config: TrainConfig, side: int = 0) -> str:
+    """Return the network's name. 'auto' is a linear layer for features (side 0), the small network
+    for small images, and a large network for others."""
     if config.model != "auto":
         return config.model
     return "linear" if side == 0 else "conv" if side <= SMALL else "efficientnet-lite0"
 
 
 def build_model(config: TrainConfig, inputs: Inputs) -> torch.nn.Module:
-    """The network of a configuration, from its seed."""
+    """Build the network of a configuration; its random weights follow from the seed."""
     torch.manual_seed(config.seed)
-    name = model_name(config, inputs.side)
-    own: dict[str, Any] = {"dropout": config.dropout}
-    own |= {"inputs": inputs.dim} if inputs.kind == "features" else {"channels": inputs.channels}
+    name = choose_model(config, inputs.side)
+    options: dict[str, Any] = {"dropout": config.dropout}
+    if inputs.kind == "features":
+        options["inputs"] = inputs.dim
+    else:
+        options["channels"] = inputs.channels
     if name == "mlp":
-        own |= {"hidden": (config.hidden,), "features": config.hidden}
-    return make_embedder(name, config.width, config.head, config.weights, **own)
+        options |= {"hidden": (config.hidden,), "features": config.hidden}
+    return make_embedder(name, config.width, config.head, config.weights, **options)
 
 
 @dataclass(eq=False)
 class Run:
-    """A trained network with what is needed to use it.
+    """A trained network, with everything that is needed to use it.
 
-    ``history``: the lines of ``log.jsonl``. ``progress.best`` is the best validation mAP, and the
-    weights are those it was measured on (without validation, the last).
+    ``history`` holds the rows of ``log.jsonl``. ``progress.best`` is the best validation mAP, and
+    the weights are those that reached it (without validation, the last).
 
     >>> config = TrainConfig(bits=4)
     >>> run = Run(build_model(config, Inputs("features", dim=3)), config, Inputs("features", dim=3))
@@ -126,32 +131,31 @@ class Run:
     def embed(self, examples: Any, *, mirror: bool | None = None, **options: Any) -> Embedded:
         """Embed examples, an array of features or images, or paths of image files.
 
-        ``mirror``: whether outputs are the mean of an image's own and its mirror's; by default as
-        the run's settings say. ``options`` are those of :func:`rankbits.train.embed.embed`.
+        ``mirror``: whether outputs are the mean of an image's own and its mirror's; by default the
+        run's setting. ``options`` are those of :func:`rankbits.train.embed.embed`.
         """
         if not isinstance(examples, Examples):
-            examples = as_examples(examples)
-        wanted, got = self.inputs.kind, examples.kind
-        if (wanted == "features") != (got == "features"):
-            _check.refuse(f"The run was trained on {wanted}; got {got}.")
-        if got == "features" and examples.inputs.shape[1] != self.inputs.dim:
+            examples = make_examples(examples)
+        if (self.inputs.kind == "features") != (examples.kind == "features"):
+            _check.refuse(f"The run was trained on {self.inputs.kind}; got {examples.kind}.")
+        if examples.kind == "features" and examples.inputs.shape[1] != self.inputs.dim:
             _check.refuse(
                 f"Inputs must have the run's {self.inputs.dim} features; "
                 f"got {examples.inputs.shape[1]}."
             )
         device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
-        view = self.inputs.view(
+        view = self.inputs.make_view(
             self.config.augment, self.config.mirror if mirror is None else mirror
         )
         return embed(self.model, examples, view, device=device, **options)
 
     @property
     def model_name(self) -> str:
-        """What the network is called, where the settings leave it to the inputs."""
-        return model_name(self.config, self.inputs.side)
+        """The name of the network, also where the settings say 'auto'."""
+        return choose_model(self.config, self.inputs.side)
 
-    def describe(self) -> None:
-        """Write ``run.json``: all that ``load_run`` must know besides the weights."""
+    def save_facts(self) -> None:
+        """Write ``run.json``: all that ``load_run`` needs besides the weights."""
         if self.folder is None:
             return
         facts = {
@@ -162,8 +166,8 @@ class Run:
         text = json.dumps(facts, indent=2) + "\n"
         write_whole(self.folder / RUN, lambda file: file.write(text.encode()))
 
-    def keep(self) -> None:
-        """Write the weights."""
+    def save_weights(self) -> None:
+        """Write the weights, where the run has a folder."""
         if self.folder is not None:
             tensors = self.model.state_dict()
             save_tensors(self.folder / WEIGHTS, "model", tensors, asdict(self.progress))
@@ -171,9 +175,10 @@ class Run:
 
 @dataclass(eq=False)
 class Keeper:
-    """Writes into the folder of a run, or keeps the best weights in memory where it has none.
+    """Saves and loads the state of a run in its folder; without a folder it keeps the best weights
+    in memory.
 
-    ``writes``: whether this process does it; of several, one writes and all read.
+    ``writes``: whether this process writes; of several processes one writes and all read.
     """
 
     run: Run
@@ -181,14 +186,14 @@ class Keeper:
     optimiser: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
     writes: bool
-    data: str = ""  # a fingerprint of what is learned from
+    data: str = ""  # the fingerprint of the training data
     best: dict[str, torch.Tensor] = field(default_factory=dict)
     saved: float = field(default_factory=time.monotonic)
 
     def keep_best(self) -> None:
         """Keep the present weights as the best."""
         if self.writes:
-            self.run.keep()
+            self.run.save_weights()
         if self.run.folder is None:
             self.best = {n: t.detach().clone() for n, t in self.run.model.state_dict().items()}
 
@@ -197,7 +202,7 @@ class Keeper:
         run = self.run
         weights = run.folder / WEIGHTS if run.folder else None
         if weights is not None and weights.is_file():
-            put(run.model, load_tensors(weights, "model")[0], weights)
+            load_state(run.model, load_tensors(weights, "model")[0], weights)
         elif self.best:
             run.model.load_state_dict(self.best)
         run.model.eval()
@@ -208,12 +213,12 @@ class Keeper:
         self.saved = time.monotonic()
         run = self.run
         if run.folder is not None and self.writes:
-            facts = {"scaler": self.scaler.state_dict(), "config": run.config.facts()}
-            facts |= {"data": self.data}  # type: ignore[dict-item]
+            facts: dict[str, Any] = {"scaler": self.scaler.state_dict()}
+            facts |= {"config": run.config.facts(), "data": self.data}
             save_checkpoint(run.folder, run.model, self.loss, self.optimiser, run.progress, facts)
 
     def resume(self) -> Progress | None:
-        """Load the checkpoint in the folder, if there is one -> where it stands."""
+        """Load the checkpoint in the folder, if there is one, and return its progress."""
         run = self.run
         if run.folder is None or not (run.folder / CHECKPOINT).is_file():
             return None
@@ -227,17 +232,13 @@ class Keeper:
         return progress
 
 
-def as_examples(value: Any) -> Examples:
-    """Unlabelled examples of an array, or of paths."""
+def make_examples(value: Any) -> Examples:
+    """Make unlabelled examples of an array, or of one or more paths of images."""
     if isinstance(value, (str, Path)):
         value = [value]
-    listed = isinstance(value, Sequence) and len(value) > 0
-    if isinstance(value, ImageFiles) or (listed and isinstance(value[0], (str, Path))):
-        files = (
-            value if isinstance(value, ImageFiles) else ImageFiles(np.array(list(map(str, value))))
-        )
-        return Examples(files, np.zeros(len(files), np.int64))
-    inputs = _check.array("inputs", value)
+    if isinstance(value, Sequence) and len(value) > 0 and isinstance(value[0], (str, Path)):
+        value = ImageFiles(np.array(list(map(str, value))))
+    inputs = value if isinstance(value, ImageFiles) else _check.array("inputs", value)
     return Examples(inputs, np.zeros(len(inputs), np.int64))
 
 
@@ -254,7 +255,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
 
 
 def load_run(folder: str | Path, model: torch.nn.Module | None = None, device: str = "cpu") -> Run:
-    """Load a run, ready to embed. Give ``model`` where the run trained your own network.
+    """Load a run, ready to embed. ``model`` is needed where the run trained your own network.
 
     >>> import tempfile
     >>> from rankbits import train
@@ -279,7 +280,7 @@ def load_run(folder: str | Path, model: torch.nn.Module | None = None, device: s
     if not path.is_file():
         _check.refuse(f"{where} has no weights yet ({WEIGHTS} is written at the first validation).")
     tensors, progress = load_tensors(path, "model")
-    put(model, tensors, path)
+    load_state(model, tensors, path)
     model.to(device).eval()
     names = tuple(facts["class_names"])
     return Run(model, config, inputs, where, names, Progress(**progress), read_log(where))

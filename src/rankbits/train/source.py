@@ -1,4 +1,4 @@
-"""What a run learns from and is judged by: a protocol, or a folder, table or file."""
+"""Read the examples that a run learns from and is judged by."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rankbits.data.protocol import Protocol
 from rankbits.data.splits import split_classes, split_own
 from rankbits.train.config import TrainConfig
 from rankbits.train.embed import Validation
-from rankbits.train.features import frozen_features
-from rankbits.train.teach import taught_examples
+from rankbits.train.features import compute_features
+from rankbits.train.teach import add_taught_examples
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Examples to learn from, those held out or how they are judged, and the protocol they come
-    from, if any."""
+    """The examples to learn from, those held out (or a ``Validation`` that judges by them), and the
+    protocol that they come from, if any."""
 
     train: Examples
     held: Examples | Validation | None
@@ -30,8 +30,8 @@ class Source:
 
 
 def read_source(config: TrainConfig, protocol: Protocol | None = None) -> Source:
-    """The training rows of ``protocol``; without one, the examples of ``config.data``, a folder,
-    table or file. A share of them is held out, unless the protocol says what is."""
+    """Read the training rows of ``protocol``; without one, the examples of ``config.data``, a
+    folder, table or file. A share of them is held out, unless the protocol has validation rows."""
     if protocol is not None:
         return _split_protocol(protocol, config)
     if not config.data:
@@ -39,14 +39,14 @@ def read_source(config: TrainConfig, protocol: Protocol | None = None) -> Source
     if not Path(config.data).exists():
         _check.refuse(f"{config.data} is no file or folder; a protocol is given as protocol=.")
     examples = read_examples(config.data)
-    source = own_source(frozen_features(examples, config) if config.features else examples, config)
+    source = hold_out(compute_features(examples, config) if config.features else examples, config)
     if not config.teachers:
         return source
     return replace(source, train=_add_taught(source.train, None, None, config))
 
 
-def own_source(examples: Examples, config: TrainConfig) -> Source:
-    """Own examples, a share of them held out."""
+def hold_out(examples: Examples, config: TrainConfig) -> Source:
+    """Hold out the share ``config.validation`` of the examples."""
     if not config.validation:
         return Source(examples, None)
     rows, held = split_own(examples, config.validation, config.seed)
@@ -55,7 +55,7 @@ def own_source(examples: Examples, config: TrainConfig) -> Source:
 
 def _split_protocol(protocol: Protocol, config: TrainConfig) -> Source:
     if config.features:
-        protocol = replace(protocol, examples=frozen_features(protocol.examples, config))
+        protocol = replace(protocol, examples=compute_features(protocol.examples, config))
     train, held = protocol.train, protocol.validation
     if held is None and config.validation:
         split = split_classes if protocol.exclude_self else split_own  # judged on new classes
@@ -70,17 +70,17 @@ def _split_protocol(protocol: Protocol, config: TrainConfig) -> Source:
 def _add_taught(
     train: Examples, protocol: Protocol | None, held: np.ndarray | None, config: TrainConfig
 ) -> Examples:
-    """The training rows, and those of the database that teachers label; never a query, and never a
-    row that is held out to judge by."""
+    """Add to the training rows those that teachers label: ``config.unlabelled``, or the protocol's
+    database without its held-out rows."""
     if config.unlabelled:
-        more = read_items(config.unlabelled).examples
-        if config.features and more.kind != "features":
-            more = frozen_features(more, config)
+        unlabelled = read_items(config.unlabelled).examples
+        if config.features and unlabelled.kind != "features":
+            unlabelled = compute_features(unlabelled, config)
     elif protocol is None or protocol.exclude_self:
         _check.refuse("teachers need images to label: give them as unlabelled.")
     else:
         rows = np.setdiff1d(protocol.database, protocol.train)
-        more = protocol.examples.subset(rows if held is None else np.setdiff1d(rows, held))
-    return taught_examples(
-        train, more, str(config.teachers), config.taught, config.device, config.mirror
+        unlabelled = protocol.examples.subset(rows if held is None else np.setdiff1d(rows, held))
+    return add_taught_examples(
+        train, unlabelled, str(config.teachers), config.taught, config.device, config.mirror
     )

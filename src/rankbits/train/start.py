@@ -1,4 +1,4 @@
-"""From settings to a run: read the data, build the network, the loss and the sampler, train."""
+"""Start a run from its settings: read the data, make the network, loss and sampler, and train."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from rankbits.train.embed import Validation
 from rankbits.train.loop import Trainer
 from rankbits.train.memory import BatchLoss
 from rankbits.train.meter import print_line
-from rankbits.train.optimisers import alpha_of, set_alpha
-from rankbits.train.processes import Processes, device_of
-from rankbits.train.run import RUN, Run, build_model, inputs_of, read_facts
-from rankbits.train.source import Source, own_source, read_source
+from rankbits.train.optimisers import get_alpha, set_alpha
+from rankbits.train.processes import Processes, choose_device
+from rankbits.train.run import RUN, Run, build_model, choose_inputs, read_facts
+from rankbits.train.source import Source, hold_out, read_source
 
 WORKERS = 8
 
@@ -43,13 +43,13 @@ def train(
     say: Callable[[str], None] | None = None,
     **changes: Any,
 ) -> Run:
-    """Train as ``config`` says, with ``changes`` to it by name -> ``Run``.
+    """Train a network with the settings of ``config``, changed by ``changes`` -> ``Run``.
 
-    ``examples`` stand in for ``config.data`` (a share of them is held out, or ``held`` is given),
-    and so do the training rows of a ``protocol``; ``model`` may be any module from inputs to
-    (M, width), ``loss`` any callable of (embeddings, labels), and ``sampler`` any plan of batches,
-    instead of a name. With ``config.out`` the run is kept in that folder, and the same call goes
-    on with a run that was stopped or killed.
+    ``examples`` replace ``config.data`` (a share of them is held out, unless ``held`` is given),
+    and so do the training rows of a ``protocol``. Instead of a name, ``model`` may be any module
+    from inputs to (M, width), ``loss`` any callable of (embeddings, labels), and ``sampler`` any
+    plan of batches. With ``config.out`` the run is kept in that folder, and the same call goes on
+    with a run that was stopped or killed.
 
     >>> import rankbits as rb
     >>> from rankbits.data import Examples, digits
@@ -66,21 +66,21 @@ def train(
     if isinstance(sampler, str):
         changes["sampler"], sampler = sampler, None
     config = (config or TrainConfig()).with_changes(**changes)
-    tell = say or print_line
-    chosen = alpha_of(loss)  # by whoever made the loss, and theirs again afterwards
-    if chosen is not None and config.alpha is None:
-        config = config.with_changes(alpha=chosen)
+    say = say or print_line
+    alpha = get_alpha(loss)  # the caller's, restored after the run
+    if alpha is not None and config.alpha is None:
+        config = config.with_changes(alpha=alpha)
     try:
         with torch.random.fork_rng(), ExitStack() as stack:
-            return _trainer(
-                config, examples, held, protocol, sampler, model, loss, tell, stack
-            ).go()
+            return _make_trainer(
+                config, examples, held, protocol, sampler, model, loss, say, stack
+            ).train_to_end()
     finally:
-        if chosen is not None:
-            set_alpha(loss, chosen)
+        if alpha is not None:
+            set_alpha(loss, alpha)
 
 
-def _trainer(
+def _make_trainer(
     config: TrainConfig,
     examples: Examples | None,
     held: Examples | Validation | None,
@@ -91,19 +91,19 @@ def _trainer(
     say: Callable[[str], None],
     stack: ExitStack,
 ) -> Trainer:
-    processes = Processes.join(device_of(config.device))
-    folder = _folder(config, processes)
-    if folder is not None and processes.rank == 0:  # until the run ends nobody else trains there
+    processes = Processes.join(choose_device(config.device))
+    folder = _make_folder(config, processes)
+    if folder is not None and processes.rank == 0:  # no other run may use the folder meanwhile
         stack.enter_context(lock_folder(folder, wait=False))
         sweep_unfinished(folder)
     if examples is None:
         source = read_source(config, protocol)
     else:
-        source = Source(examples, held) if held is not None else own_source(examples, config)
+        source = Source(examples, held) if held is not None else hold_out(examples, config)
     _check.not_empty("training set", len(source.train))
     if model is not None:
         config = config.with_changes(model="own")
-    inputs = inputs_of(source.train, config)
+    inputs = choose_inputs(source.train, config)
     if config.mirror and inputs.kind == "features" and not config.features:
         _check.refuse("mirror is for images; the data are features.")
     if model is None:
@@ -111,25 +111,19 @@ def _trainer(
     torch.manual_seed(config.seed)
     labels = source.train.labels
     options = config.options or {}
-    chosen = loss or make_loss(config.loss, config.width, labels, **options)
-    if loss is None and "alpha" in options and alpha_of(chosen) is not None:
-        _check.refuse("alpha is a setting of the run; give it there, not in the loss's options.")
+    if loss is None:
+        loss = make_loss(config.loss, config.width, labels, **options)
+        if "alpha" in options and get_alpha(loss) is not None:
+            _check.refuse("alpha is a setting of the run; give it there, not in a loss's options.")
     if sampler is None:
         sampler = make_sampler(
-            config.sampler,
-            labels,
-            source.train.categories,
-            config.batch_size,
-            per_class=config.per_class,
-            batches_per_pair=config.batches_per_pair,
-            together=config.together,
-            seed=config.seed,
-            rank=processes.rank,
-            world=processes.world,
-        )
+            config.sampler, labels, source.train.categories, config.batch_size,
+            per_class=config.per_class, batches_per_pair=config.batches_per_pair,
+            together=config.together, seed=config.seed, rank=processes.rank, world=processes.world,
+        )  # fmt: skip
     run = Run(model, config, inputs, folder, source.train.class_names)
     if processes.rank == 0:
-        run.describe()
+        run.save_facts()
         if config.features and folder is not None:
             save_body(folder / BODY, make_body(config.features, config.side, config.mirror))
         rows = f"{len(source.train):,} to learn from"
@@ -137,20 +131,15 @@ def _trainer(
             rows += f", {len(source.held):,} held out"
         weights = sum(p.numel() for p in model.parameters())
         say(f"{rows}; {config.loss} on {weights:,} weights, {len(sampler):,} batches an epoch")
+    batch_loss = BatchLoss(loss, config.memory, config.hswd)
+    workers, cache = count_workers(config), data_root(config.root) / "decoded"
     return Trainer(
-        run,
-        source.train,
-        source.held,
-        sampler,
-        BatchLoss(chosen, config.memory, config.hswd),
-        processes,
-        count_workers(config),
-        data_root(config.root) / "decoded" if config.cache else None,
-        say,
-    )
+        run, source.train, source.held, sampler, batch_loss, processes, workers,
+        cache if config.cache else None, say,
+    )  # fmt: skip
 
 
-def _folder(config: TrainConfig, processes: Processes) -> Path | None:
+def _make_folder(config: TrainConfig, processes: Processes) -> Path | None:
     """Make the run's folder, or refuse one that holds another run."""
     if not config.out:
         return None
@@ -159,7 +148,8 @@ def _folder(config: TrainConfig, processes: Processes) -> Path | None:
         _check.refuse(f"{folder} is a file; a run needs a folder.")
     if (folder / RUN).is_file():
         facts = read_facts(folder)["config"]
-        facts.pop("model", None) if facts.get("model") == "own" else None
+        if facts.get("model") == "own":
+            del facts["model"]
         config.refuse_other(facts, folder)
     elif _holds_something(folder) and processes.rank == 0:
         _check.refuse(f"{folder} is not empty and holds no run; give another folder.")
@@ -169,12 +159,13 @@ def _folder(config: TrainConfig, processes: Processes) -> Path | None:
 
 
 def _holds_something(folder: Path) -> bool:
-    """Whether a folder holds more than what a killed process was writing."""
+    """Whether a folder holds more than hidden files, which a killed process may leave."""
     return folder.is_dir() and any(path.name[0] != "." for path in folder.iterdir())
 
 
 def count_workers(config: TrainConfig) -> int:
-    """The number of processes that decode images: as asked for, or one fewer than the cores."""
+    """Return the number of processes that decode images: ``config.workers``, or one fewer than the
+    cores."""
     if config.workers is not None:
         return _check.whole("workers", config.workers, 0)
     return max(0, min(WORKERS, (os.cpu_count() or 1) - 1))

@@ -1,16 +1,17 @@
-"""The gradient of one batch: in one pass, or exactly the same in two with a chunk in memory.
+"""The gradient of one batch: in one pass, or in two passes with one chunk in memory at a time.
 
 A ranking loss looks at the whole batch, so its gradient is not the sum of those of smaller batches.
 But it can be split at the embeddings z (FastAP, Sec. 4.1): with g = dL/dz the gradient of the
-weights is the sum over chunks of g[chunk] dz[chunk]/dw. So embed in chunks without a graph, take g,
-then embed each chunk again with its graph and send its slice of g back.
+weights is the sum over chunks of g[chunk] dz[chunk]/dw. So the first pass embeds all chunks without
+a graph, and g is computed; the second pass embeds each chunk again with its graph and sends its
+slice of g back.
 
-That is the full batch's gradient only if the second embedding equals the first. Hence ``Replay``:
-what a chunk draws (dropout) is a function of the seed, the step and the place of its first row;
-what it finds in the model's buffers is put back before its second pass, and what the first pass
-left there is put back at the end. Batch normalisation takes its statistics over a chunk, in both
-passes, and keeps the first pass's: with ``batch_norm="frozen"`` chunks and processes do not matter
-at all.
+That is the full batch's gradient only if the second embedding equals the first. ``Replay`` makes
+sure of it: the random numbers of a chunk (dropout) depend only on the seed, the step and the place
+of its first row; the model's buffers are restored before a chunk's second pass, and at the end to
+what the first pass left. Batch normalisation uses the statistics of a chunk in both passes, and
+keeps those of the first; with ``batch_norm="frozen"`` the result does not depend on chunks or
+processes.
 """
 
 from __future__ import annotations
@@ -26,58 +27,59 @@ from rankbits import _check
 from rankbits.models import find_head
 from rankbits.train.config import NetworkSettings
 
-BUCKET = 1 << 23  # numbers that travel together between processes
+BUCKET = 1 << 23  # numbers sent together between processes
 
 Embed = Callable[[int, int], torch.Tensor]
 
 
-def seed_of(*path: int) -> int:
-    """63 bits for a place in the run: (seed, step, row). Near paths give unrelated seeds.
+def derive_seed(*path: int) -> int:
+    """Return 63 random bits for a place in the run, (seed, step, row). Similar paths give unrelated
+    seeds.
 
-    >>> seed_of(0, 1) == seed_of(0, 1), seed_of(0, 1) == seed_of(1, 0)
+    >>> derive_seed(0, 1) == derive_seed(0, 1), derive_seed(0, 1) == derive_seed(1, 0)
     (True, False)
     """
     return int(np.random.SeedSequence(path).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 class Replay:
-    """Puts back what a chunk's first pass saw: its random numbers and the model's buffers."""
+    """Restores what a chunk's first pass saw: its random numbers and the model's buffers."""
 
     def __init__(self, model: torch.nn.Module, *path: int) -> None:
-        # few launches: a network has some hundred buffers, and those of one kind go together
+        # a network has some hundred buffers: those of one kind are copied in one launch
         kinds = {(buffer.dtype, buffer.device): None for buffer in model.buffers()}
         self.buffers = [[b for b in model.buffers() if (b.dtype, b.device) == k] for k in kinds]
         self.path = path
-        self.seen: dict[int, list[list[torch.Tensor]]] = {}
+        self.before: dict[int, list[list[torch.Tensor]]] = {}  # the buffers before each chunk
 
-    def first(self, start: int) -> None:
-        self.seen[start] = self.kept()
-        self.draw(start)
+    def start_first_pass(self, start: int) -> None:
+        self.before[start] = self.copy_buffers()
+        self.set_seed(start)
 
-    def second(self, start: int) -> None:
-        self.put(self.seen[start])
-        self.draw(start)
+    def start_second_pass(self, start: int) -> None:
+        self.restore_buffers(self.before[start])
+        self.set_seed(start)
 
-    def kept(self) -> list[list[torch.Tensor]]:
+    def set_seed(self, start: int) -> None:
+        seed = derive_seed(*self.path, start)
+        if torch.cuda.is_initialized():
+            torch.manual_seed(seed)
+        else:  # before CUDA is used, torch.manual_seed takes 4 ms to record a stack trace for it
+            torch.default_generator.manual_seed(seed)
+
+    def copy_buffers(self) -> list[list[torch.Tensor]]:
         copies = [[torch.empty_like(buffer) for buffer in kind] for kind in self.buffers]
         _copy(self.buffers, copies)
         return copies
 
-    def draw(self, start: int) -> None:
-        seed = seed_of(*self.path, start)
-        if torch.cuda.is_initialized():
-            torch.manual_seed(seed)
-        else:  # the other call would note a stack trace, for the day a GPU is used: 4 ms of it
-            torch.default_generator.manual_seed(seed)
-
-    def put(self, values: list[list[torch.Tensor]]) -> None:
-        _copy(values, self.buffers)
+    def restore_buffers(self, copies: list[list[torch.Tensor]]) -> None:
+        _copy(copies, self.buffers)
 
 
 @torch.no_grad()
-def _copy(values: list[list[torch.Tensor]], places: list[list[torch.Tensor]]) -> None:
-    for of_a_kind, there in zip(values, places, strict=True):
-        torch._foreach_copy_(there, of_a_kind)
+def _copy(sources: list[list[torch.Tensor]], targets: list[list[torch.Tensor]]) -> None:
+    for source, target in zip(sources, targets, strict=True):
+        torch._foreach_copy_(target, source)
 
 
 def batch_gradient(
@@ -93,10 +95,11 @@ def batch_gradient(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Add the gradient of ``loss(z)`` to the parameters -> (the loss, z (rows, width)), detached.
 
-    ``embed(start, stop)`` embeds those rows of the batch; ``loss`` takes all their embeddings.
-    ``chunk`` rows are embedded at a time (``None``: all at once, one pass). ``first`` is the place
-    of this process's first row in the batch of all processes: what a row draws must not depend on
-    who embeds it. ``own`` are parameters of the loss itself (proxies), ``scale`` a GradScaler's.
+    ``embed(start, stop)`` embeds those rows of the batch; ``loss`` takes the embeddings of all
+    rows. ``chunk`` rows are embedded at a time (``None``: all at once, in one pass). ``first`` is
+    the place of this process's first row in the batch of all processes, because the random numbers
+    of a row must not depend on the process that embeds it. ``own`` are the parameters of the loss
+    itself (proxies), ``scale`` is that of a GradScaler.
 
     >>> model, x = torch.nn.Linear(3, 2), torch.eye(3)
     >>> whole, z = batch_gradient(
@@ -106,49 +109,37 @@ def batch_gradient(
     >>> torch.allclose(model.weight.grad, wanted), z.shape
     (True, torch.Size([3, 2]))
     """
-    with torch.autograd.set_multithreading_enabled(False):  # the way to another thread takes longer
-        return _find_gradient(embed, rows, loss, replay, chunk, first, own, scale)
-
-
-def _find_gradient(
-    embed: Embed,
-    rows: int,
-    loss: Callable[[torch.Tensor], torch.Tensor],
-    replay: Replay,
-    chunk: int | None,
-    first: int,
-    own: Sequence[torch.Tensor],
-    scale: Callable[[torch.Tensor], torch.Tensor],
-) -> tuple[torch.Tensor, torch.Tensor]:
     chunk = max(rows, 1) if chunk is None else _check.whole("chunk", chunk, 1)
     starts = range(0, rows, chunk)
-    kept = []
-    for start in starts:
-        (replay.draw if len(starts) == 1 else replay.first)(first + start)
-        with nullcontext() if len(starts) == 1 else torch.no_grad():
-            kept.append(embed(start, min(start + chunk, rows)))
-    graph = torch.cat(kept) if len(kept) > 1 else kept[0] if kept else embed(0, 0)
-    kept.clear()
-    half = graph.dtype in (torch.float16, torch.bfloat16)  # ranks are made in full precision
-    z = (graph.detach().float() if half else graph.detach()).requires_grad_()
-    value = loss(z)
-    slopes = torch.autograd.grad(scale(value), [z, *own], allow_unused=True)
-    for parameter, its in zip(own, slopes[1:], strict=True):
-        if its is not None:
-            parameter.grad = its if parameter.grad is None else parameter.grad + its
-    slope = torch.zeros_like(z) if slopes[0] is None else slopes[0]
-    if len(starts) == 1:
-        graph.backward(slope.to(graph.dtype))
-    elif len(starts) > 1:
-        left = replay.kept()
-        del graph
+    one_pass = len(starts) == 1
+    with torch.autograd.set_multithreading_enabled(False):  # switching threads costs more time
+        outputs = []
         for start in starts:
-            replay.second(first + start)
-            part = slice(start, min(start + chunk, rows))
-            again = embed(part.start, part.stop)
-            again.backward(slope[part].to(again.dtype))
-        replay.put(left)
-    return value.detach(), z.detach()
+            (replay.set_seed if one_pass else replay.start_first_pass)(first + start)
+            with nullcontext() if one_pass else torch.no_grad():
+                outputs.append(embed(start, min(start + chunk, rows)))
+        whole = torch.cat(outputs) if len(outputs) > 1 else outputs[0] if outputs else embed(0, 0)
+        outputs.clear()
+        half = whole.dtype in (torch.float16, torch.bfloat16)  # ranks need full precision
+        z = (whole.detach().float() if half else whole.detach()).requires_grad_()
+        value = loss(z)
+        slope, *own_slopes = torch.autograd.grad(scale(value), [z, *own], allow_unused=True)
+        for parameter, own_slope in zip(own, own_slopes, strict=True):
+            if own_slope is not None:
+                parameter.grad = own_slope if parameter.grad is None else parameter.grad + own_slope
+        slope = torch.zeros_like(z) if slope is None else slope
+        if one_pass:
+            whole.backward(slope.to(whole.dtype))
+        elif len(starts) > 1:
+            after = replay.copy_buffers()
+            del whole
+            for start in starts:
+                replay.start_second_pass(first + start)
+                part = slice(start, min(start + chunk, rows))
+                again = embed(part.start, part.stop)
+                again.backward(slope[part].to(again.dtype))
+            replay.restore_buffers(after)
+        return value.detach(), z.detach()
 
 
 def freeze_statistics(model: torch.nn.Module) -> None:
@@ -159,21 +150,21 @@ def freeze_statistics(model: torch.nn.Module) -> None:
 
 
 def set_training_mode(model: torch.nn.Module, config: NetworkSettings) -> None:
-    """Put a network into training mode, but for what the settings freeze."""
+    """Put a network into training mode, except the parts that the settings freeze."""
     model.train()
     head = find_head(model)
     if config.freeze and head is not None:
         model.eval()
         head.train()
-        before = getattr(model, "dropout", None)  # what an Embedder drops is the head's
-        if isinstance(before, torch.nn.Module):
-            before.train()
+        dropout = getattr(model, "dropout", None)  # an Embedder's dropout belongs to its head
+        if isinstance(dropout, torch.nn.Module):
+            dropout.train()
     elif config.batch_norm == "frozen":
         freeze_statistics(model)
 
 
 def sum_gradients(parameters: Sequence[torch.Tensor]) -> None:
-    """Add up each parameter's gradient over all processes, a few large messages at a time."""
+    """Add up each parameter's gradient over all processes, in a few large messages."""
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
         return
     for parameter in parameters:
@@ -200,7 +191,7 @@ def precision(amp: str, device: torch.device) -> AbstractContextManager[None]:
 
 
 def choose_precision(amp: str, device: torch.device) -> str:
-    """What 'auto' means on this device."""
+    """Return ``amp``, or what 'auto' means on this device."""
     if amp != "auto":
         return amp
     return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "off"

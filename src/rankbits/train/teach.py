@@ -1,9 +1,9 @@
-"""Learning from images without labels: trained runs label them, and the surest labels are learned.
+"""Learn from images without labels: trained runs, the teachers, label them; the surest are used.
 
-A database has far more images than anybody labelled. A teacher's outputs put a new image near the
-middle of one class of the training images; where teachers agree and are sure, that class is right
-much more often than their average. A run that learns from those images too, and sees each of them
-in other crops and colours than its teachers did, ends up ahead of them.
+Most images of a database have no label. A teacher gives a new image the class whose training images
+are nearest to it. Where the teachers agree and are sure, that class is right much more often than
+on average. A run that also learns from these images, in other crops and colours than its teachers
+saw, becomes better than its teachers.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rankbits import _check
 from rankbits.data.examples import Examples
 from rankbits.data.images import ImageFiles
 from rankbits.train.checkpoints import WEIGHTS
-from rankbits.train.features import computed_once, fingerprint
-from rankbits.train.processes import device_of
+from rankbits.train.features import compute_once, fingerprint
+from rankbits.train.processes import choose_device
 from rankbits.train.run import Run, load_run
 
-SHARP = 0.1  # cosines are compared in units of this
+SHARP = 0.1  # temperature of the softmax over cosines
 
 
-def taught_examples(
+def add_taught_examples(
     train: Examples,
     unlabelled: Examples,
     teachers: str,
@@ -33,20 +33,20 @@ def taught_examples(
     device: str = "auto",
     mirror: bool = False,
 ) -> Examples:
-    """Add to ``train`` the images of ``unlabelled`` whose labels the ``teachers`` are surest of,
-    the same ``share`` of each class. ``teachers`` are folders of runs, separated by commas. With
-    ``mirror`` they also look at the mirror of each image."""
+    """Add to ``train`` the images of ``unlabelled`` whose labels the teachers are surest of, the
+    same ``share`` of each class. ``teachers`` are folders of runs, separated by commas. With
+    ``mirror`` they also see the mirror of each image."""
     if train.labels.ndim != 1:
         _check.refuse("Teachers need one class for each example; got multi-hot labels.")
     folders = [name.strip() for name in teachers.split(",") if name.strip()]
-    runs = [load_run(Path(name), device=str(device_of(device))) for name in folders]
+    runs = [load_run(Path(name), device=str(choose_device(device))) for name in folders]
     rows, labels = pick_surest(runs, train, unlabelled, share, mirror)
-    chosen = unlabelled.subset(rows)
+    new = unlabelled.subset(rows).inputs
     inputs: np.ndarray | ImageFiles
-    if isinstance(train.inputs, ImageFiles) and isinstance(chosen.inputs, ImageFiles):
-        inputs = ImageFiles(np.concatenate([train.inputs.paths, chosen.inputs.paths]))
-    elif isinstance(train.inputs, np.ndarray) and isinstance(chosen.inputs, np.ndarray):
-        inputs = np.concatenate([train.inputs, chosen.inputs])
+    if isinstance(train.inputs, ImageFiles) and isinstance(new, ImageFiles):
+        inputs = ImageFiles(np.concatenate([train.inputs.paths, new.paths]))
+    elif isinstance(train.inputs, np.ndarray) and isinstance(new, np.ndarray):
+        inputs = np.concatenate([train.inputs, new])
     else:
         _check.refuse("Labelled and unlabelled examples must both be files, or both arrays.")
     return Examples(inputs, np.concatenate([train.labels, labels]), class_names=train.class_names)
@@ -59,11 +59,11 @@ def pick_surest(
     share: float,
     mirror: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of ``unlabelled`` (m,) with the class the teachers give each, (m,).
+    """Pick the rows of ``unlabelled`` with the surest labels -> rows (m,), their classes (m,).
 
-    A teacher's vote is the softmax over classes of cos(x, middle of the class) / .1, where the
-    middles are those of the training examples' outputs; votes are averaged, and of each class the
-    ``share`` with the highest vote is kept, so that no class crowds out another.
+    A teacher's vote is the softmax over classes of cos(x, mean of the class) / .1, where the means
+    are those of the training examples' outputs. Votes are added, and of each class the ``share``
+    with the highest vote is kept, so that no class crowds out another.
 
     >>> from rankbits.train import TrainConfig
     >>> from rankbits.train.run import Inputs
@@ -79,24 +79,25 @@ def pick_surest(
     classes = np.unique(train.labels)
     votes = np.zeros((len(unlabelled), len(classes)))
     for run in teachers:
-        labelled, new = (_unit(_compute_outputs(run, part, mirror)) for part in (train, unlabelled))
-        middles = _unit(np.stack([labelled[train.labels == c].mean(axis=0) for c in classes]))
-        scores = np.exp((new @ middles.T - 1) / SHARP)
-        votes += scores / scores.sum(axis=1, keepdims=True)
-    best = votes.argmax(axis=1)
-    sure = votes.max(axis=1)
-    kept = []
+        labelled, new = (
+            _scale_to_unit(_compute_outputs(run, part, mirror)) for part in (train, unlabelled)
+        )
+        means = np.stack([labelled[train.labels == c].mean(axis=0) for c in classes])
+        odds = np.exp((new @ _scale_to_unit(means).T - 1) / SHARP)
+        votes += odds / odds.sum(axis=1, keepdims=True)
+    best, highest = votes.argmax(axis=1), votes.max(axis=1)
+    surest = []
     for place in range(len(classes)):
         rows = np.flatnonzero(best == place)
         most = round(share * len(rows))
-        kept.append(rows[np.argsort(-sure[rows], kind="stable")[:most]])
-    rows = np.sort(np.concatenate(kept))
+        surest.append(rows[np.argsort(-highest[rows], kind="stable")[:most]])
+    rows = np.sort(np.concatenate(surest))
     return rows, classes[best[rows]]
 
 
 def _compute_outputs(run: Run, examples: Examples, mirror: bool) -> np.ndarray:
-    """The outputs of a teacher. They are kept in its folder, because it may teach several runs,
-    unless that folder cannot be written."""
+    """Compute the outputs of a teacher. They are saved in its folder, where that can be written,
+    because it may teach several runs."""
 
     def compute() -> np.ndarray:
         outputs = run.embed(examples, mirror=mirror or None).embeddings
@@ -107,8 +108,8 @@ def _compute_outputs(run: Run, examples: Examples, mirror: bool) -> np.ndarray:
         return compute()
     mirror = mirror or run.config.mirror
     key = fingerprint(examples, "mirror" if mirror else "", run.folder / WEIGHTS)
-    return computed_once(run.folder / "outputs" / f"{key}.npy", len(examples), compute)
+    return compute_once(run.folder / "outputs" / f"{key}.npy", len(examples), compute)
 
 
-def _unit(rows: np.ndarray) -> np.ndarray:
+def _scale_to_unit(rows: np.ndarray) -> np.ndarray:
     return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)

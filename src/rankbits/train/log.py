@@ -14,8 +14,8 @@ LOG = "log.jsonl"
 
 
 def read_log(folder: Path, until: int | None = None) -> list[dict[str, Any]]:
-    """Read the lines of a run's log, up to a step. A line that a kill cut short is left out."""
-    lines = []
+    """Read the rows of a run's log, up to a step. A line that a kill cut short is left out."""
+    rows = []
     path = folder / LOG
     if path.is_file():
         for line in path.read_text("utf-8", errors="replace").splitlines():
@@ -24,13 +24,13 @@ def read_log(folder: Path, until: int | None = None) -> list[dict[str, Any]]:
             except (ValueError, RecursionError):
                 continue
             if until is None or row.get("step", 0) <= until:
-                lines.append(row)
-    return lines
+                rows.append(row)
+    return rows
 
 
 @dataclass(eq=False)
-class Diary:
-    """The rows of a run, kept in memory and, with a folder, on disk."""
+class Log:
+    """The rows of a run's log, kept in memory and, with a folder, on disk."""
 
     folder: Path | None
     tensorboard: bool = False
@@ -38,7 +38,7 @@ class Diary:
     writer: Any = None
 
     def open(self, until: int) -> None:
-        """Open the log after step ``until``, and drop what a killed run wrote past its
+        """Open the log, and drop the rows after step ``until``, which a killed run wrote past its
         checkpoint."""
         if self.folder is None:
             return
@@ -46,7 +46,7 @@ class Diary:
         text = "".join(json.dumps(row) + "\n" for row in self.rows)
         write_whole(self.folder / LOG, lambda file: file.write(text.encode()))
         if self.tensorboard:
-            self.writer = _tensorboard(self.folder, until)
+            self.writer = _open_tensorboard(self.folder, until)
 
     def write(self, row: dict[str, Any]) -> None:
         """Add a row, without the values that are ``None``."""
@@ -65,7 +65,8 @@ class Diary:
             self.writer = None
 
 
-def _tensorboard(folder: Path, step: int) -> Any:
+def _open_tensorboard(folder: Path, step: int) -> Any:
+    """Open TensorBoard's writer after a step; None where TensorBoard is not installed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
