@@ -484,6 +484,28 @@ def test_questions_are_rows_and_a_saved_index_answers_them_alike(tmp_path):
     np.testing.assert_array_equal(found.distances, wanted.distances)
 
 
+def test_a_gpu_searches_words_that_lie_in_the_memory_of_the_cpu(monkeypatch):
+    """``RANKBITS_BACKEND=cuda`` with codes that nobody moved: its module takes whole weights."""
+    rng = np.random.default_rng(0)
+    codes = rb.pack(rng.normal(size=(50, 40)))
+    questions = Questions(rng.normal(size=(3, 40)).astype(np.float32))
+    expected = question_topk(questions, codes, 5)
+    signs = codes.signs().astype(np.int64)
+
+    class Gpu:
+        @staticmethod
+        def whole_topk(whole, words, k, scale):
+            assert isinstance(words, np.ndarray) and scale is None
+            sums = (np.abs(whole).sum(axis=1, dtype=np.int64)[:, None] - whole @ signs.T) // 2
+            ids = np.argsort(sums, axis=1, kind="stable")[:, :k]
+            return ids, np.take_along_axis(sums, ids, 1)
+
+    monkeypatch.setattr("rankbits.kernels.questions.choose_module", lambda database, room: Gpu)
+    results = question_topk(questions, codes, 5)
+    assert results.ids.tolist() == expected.ids.tolist()
+    assert results.distances.tolist() == expected.distances.tolist()
+
+
 def test_an_encoder_asks_as_its_quantizer_prefers(monkeypatch):
     x = np.random.default_rng(4).normal(size=(300, 24)).astype(np.float32)
     encoder = rb.Encoder.of(rb.ITQ().fit(x))

@@ -149,7 +149,7 @@ def question_topk(
     scale = None
     if inverses is not None:
         scale = 2 * left.steps, left.bases.astype(np.float32), inverses
-    if isinstance(right.words, torch.Tensor):
+    if hasattr(module, "whole_topk"):  # a GPU, wherever the words lie
         ids, sums = module.whole_topk(left.whole, right.words, k, scale)
     else:
         ids, sums = module.planes_topk(left.planes, left.signs, right.words, k, right.bits, scale)
