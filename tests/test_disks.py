@@ -57,7 +57,7 @@ def test_damage_in_the_middle_is_refused_and_repaired(tmp_path, record, part, ca
     assert f"900 rows saved\nmissing: record {record + 1} of the journal, bytes" in printed
     lost = set(range(record * 100, record * 100 + 100))
     assert set(FileIndex(new).ids.tolist()) == set(range(1000)) - lost
-    with pytest.raises(rb.Refusal, match="is there already; a repair writes a new file"):
+    with pytest.raises(rb.Refusal, match="exists already; repair writes a new file"):
         repair(path, new)
 
 

@@ -107,7 +107,7 @@ def test_a_postgres_that_stays_away_is_told_and_found_again(place, monkeypatch):
 
         index._con = LosesReply(index._con)
         index._address = "postgresql://nobody@127.0.0.1:1/none?connect_timeout=2"
-        with pytest.raises(rb.Refusal, match="whether this call was done is not known"):
+        with pytest.raises(rb.Refusal, match="it is unknown whether this write was done"):
             index.add(codes)
         index._address = address
         assert index.count() == 6
@@ -208,7 +208,7 @@ def test_a_first_add_to_a_milvus_server_drops_nothing(shared):
         words.add(codes, ["a", "b", "c", "d"])
     late.add(codes[:2], [5, 6])
     assert [index.count() for index in (numbers, words, late)] == [6, 6, 6]
-    with pytest.raises(rb.Refusal, match="Milvus keeps facts of an empty collection only"):
+    with pytest.raises(rb.Refusal, match="Milvus takes facts of an empty collection only"):
         words.remember({"inputs": "elsewhere"})
     assert numbers.remove([1, 2, 3, 4, 5, 6]) == 6
     assert words.has_string_ids is None and words.search(codes, 1).ids.shape == (4, 0)

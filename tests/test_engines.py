@@ -391,7 +391,7 @@ def test_duckdb_filters_by_columns(duck):
             with pytest.raises(rb.Refusal, match=sentence):
                 index.search(codes[:1], 1, where=where)
         for columns, sentence in [
-            ({"w0": price}, "is the index's own"),
+            ({"w0": price}, "The index uses the column 'w0' itself"),
             ({"a b": price}, "must be a name of letters"),
             ({"x": price[:3]}, "must have one row for each of codes: 40; got 3"),
             ({"x": codes.packed}, "must be numbers, bools or strings"),

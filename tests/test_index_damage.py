@@ -23,7 +23,7 @@ WORDS[:, :2] = CODES.packed
 def sealed(path, kind, codes, ids, text=0):
     """A file with checksums of whatever is in it."""
     head = Header(kind, 12, 3, 0, text, zlib.crc32(codes), zlib.crc32(ids))
-    body = head.bytes() + codes + ids
+    body = head.to_bytes() + codes + ids
     path.write_bytes(body + bytes(-len(body) % ALIGN))
     return path
 
