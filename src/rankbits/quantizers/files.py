@@ -1,4 +1,4 @@
-"""Quantizers written to files: safetensors with options as JSON, and ONNX."""
+"""Write quantizers to files: safetensors with options as JSON, and ONNX."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ def save(quantizer: Any, path: str | os.PathLike[str]) -> None:
 
 
 def _plain_number(value: Any) -> Any:
-    """Numbers of numpy, which JSON does not know, as Python's."""
+    """A number of numpy, which JSON does not take, as Python's."""
     return value.item()
 
 
 def write_onnx(weight: torch.Tensor, offset: torch.Tensor, path: str | os.PathLike[str]) -> None:
+    """What ``Quantizer.to_onnx`` does, for the map of these tensors."""
     try:
         from onnx import TensorProto, checker, helper, numpy_helper
     except ImportError:

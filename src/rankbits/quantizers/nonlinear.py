@@ -1,4 +1,4 @@
-"""Quantizers whose bits no matrix makes: what holds for them, and what does not."""
+"""NonLinear: quantizers whose bits are not the signs of a linear map."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rankbits.quantizers.affine import Quantizer
 
 
 class NonLinear(Quantizer):
-    """Bits by kernels, trees or a search: ``fit``, ``transform``, ``encode``, ``save`` hold.
+    """Bits by kernels, trees or a search: ``fit``, ``transform``, ``encode`` and ``save`` work.
 
     ``fold``, ``to_linear``, ``to_faiss`` and ``to_onnx`` need a matrix and refuse.
     """
