@@ -489,7 +489,7 @@ def test_milvus_finishes_what_was_cut_short(request, tmp_path, monkeypatch):
     from pymilvus import MilvusException as milvus_error
 
     monkeypatch.setattr(index._client, "upsert", dying)
-    with pytest.raises(rb.Refusal, match="finished when it is opened again"):
+    with pytest.raises(rb.Refusal, match="opening it again finishes this write"):
         index.add(codes[::-1], np.arange(30))
     with pytest.raises(rb.Refusal, match="is closed"):
         index.count()

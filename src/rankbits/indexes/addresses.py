@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from rankbits import _check
+from rankbits.indexes.durable import FileIndex
 from rankbits.indexes.index import Index
 
 SCHEMES = ("file", "graph", "duckdb", "postgresql", "postgres", "milvus")
@@ -26,7 +27,7 @@ def open_index(address: str | os.PathLike[str], bits: int | None = None, **optio
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", text) if isinstance(address, str) else None
     name = scheme[1].lower() if scheme else ""
     if scheme is None or (name not in SCHEMES and os.path.exists(text)):
-        return _construct(_import_file_index(), text, bits, options)
+        return _construct(FileIndex, text, bits, options)
     if name not in SCHEMES:
         listed = ", ".join(f"{s}:" for s in SCHEMES)
         _check.refuse(
@@ -37,7 +38,7 @@ def open_index(address: str | os.PathLike[str], bits: int | None = None, **optio
     if not rest:
         _check.refuse(f"The address {text!r} names no place.")
     if name == "file":
-        return _construct(_import_file_index(), rest, bits, options)
+        return _construct(FileIndex, rest, bits, options)
     if name == "graph":
         from rankbits.indexes.engines.graph import GraphIndex
 
@@ -57,12 +58,6 @@ def open_index(address: str | os.PathLike[str], bits: int | None = None, **optio
     from rankbits.indexes.engines.milvus import MilvusIndex
 
     return _construct(MilvusIndex, place, bits, in_address | options)
-
-
-def _import_file_index() -> type[Index]:
-    from rankbits.indexes.durable import FileIndex
-
-    return FileIndex
 
 
 def _split_query(text: str, rest: str) -> tuple[str, dict[str, Any]]:

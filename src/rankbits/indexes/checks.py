@@ -41,10 +41,6 @@ def read_facts(text: str) -> dict[str, str]:
         raise ValueError(str(sentence)) from sentence
 
 
-def check_k(k: Any) -> int:
-    return _check.cutoff(k)
-
-
 def check_radius(radius: Any) -> int:
     return _check.whole("radius", radius, 0)
 

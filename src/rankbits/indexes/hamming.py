@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbits import _check
-from rankbits.indexes import checks, scan
+from rankbits.indexes import checks, file, scan
 from rankbits.indexes.ids import Column
 from rankbits.indexes.index import Index
+from rankbits.indexes.journal import read_index
 from rankbits.indexes.segments import MOST_BITS, Segment, Snapshot
 from rankbits.indexes.shortlist import search_questions
 from rankbits.kernels import LaidOut, Words, words
@@ -21,8 +22,6 @@ from rankbits.types import Codes, Questions, Results
 
 if TYPE_CHECKING:
     from typing import Self
-
-    from rankbits.indexes.file import Source
 
 
 class HammingIndex(Index):
@@ -47,7 +46,7 @@ class HammingIndex(Index):
     """
 
     device: str | None = None
-    _source: Source | None = None  # the file behind mapped codes
+    _source: file.Source | None = None  # the file behind mapped codes
 
     def __init__(self, bits: int, device: str | None = None) -> None:
         self.device = device
@@ -203,9 +202,7 @@ class HammingIndex(Index):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file with checksums, whole or not at all; ``open`` reads it back."""
-        from rankbits.indexes.file import save
-
-        save(path, self.snapshot())
+        file.save(path, self.snapshot())
 
     @staticmethod
     def open(path: str | os.PathLike[str], *, verify: bool = True) -> HammingIndex:
@@ -214,8 +211,6 @@ class HammingIndex(Index):
         Later additions and removals are in memory only. ``verify=False`` maps any file and does not
         compare the checksum of the codes, so opening takes the same time for any size.
         """
-        from rankbits.indexes.journal import read_index
-
         contents = read_index(path, verify=verify)
         index = HammingIndex(contents.state.bits)
         index._state, index._source = contents.state, contents.source

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rankbits import _check
-from rankbits.indexes.checks import LARGEST, UnknownId, check_facts, check_k
+from rankbits.indexes.checks import LARGEST, UnknownId, check_facts
 from rankbits.indexes.shortlist import choose_width, order_shortlist
 from rankbits.kernels import check_precision
 from rankbits.types import Codes, Questions, Results
@@ -99,7 +99,7 @@ class Index(abc.ABC):
         cannot scan by weights (PostgreSQL, Milvus) always lists by Hamming distance of all bits,
         max(20 k, 200) codes unless ``shortlist`` says how many.
         """
-        queries, k = self._to_queries(queries), check_k(k)
+        queries, k = self._to_queries(queries), _check.cutoff(k)
         precision = check_precision(precision)
         wide = None if shortlist is None else max(k, _check.whole("shortlist", shortlist, 1))
         if isinstance(queries, Questions):

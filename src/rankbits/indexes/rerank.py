@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from rankbits import _check
-from rankbits.indexes.checks import check_k, parse_distinct_ids
+from rankbits.indexes.checks import parse_distinct_ids
 from rankbits.indexes.embeddings import CHUNK, Embeddings
 from rankbits.indexes.ids import Column
 from rankbits.indexes.index import Index
+from rankbits.indexes.shortlist import order_by_distance
 from rankbits.quantizers import Quantizer
 from rankbits.types import Codes, Questions, Results, pack
 
@@ -76,7 +77,7 @@ class Rerank:
         the quantizer prefers. Equal distances keep the order of the shortlist. ``codes``: the codes
         or questions of the queries, if you have them already.
         """
-        k = check_k(k)
+        k = _check.cutoff(k)
         wide = k * _check.whole("factor", factor, 1)
         if shortlist is not None:
             wide = max(k, _check.whole("shortlist", shortlist, 1))
@@ -91,7 +92,7 @@ class Rerank:
             codes = self._encode(floats, ask)
         _check.same_length("codes", len(codes), "queries", len(floats))
         near = self.index.search(codes, wide, among=among)
-        return self._order(floats, near.ids, min(k, near.ids.shape[1]))
+        return self._order(floats, near.ids, k)
 
     def _encode(self, queries: np.ndarray, ask: str | None) -> Codes | Questions:
         preferred = "codes" if self.quantizer is None else self.quantizer.asks_with
@@ -113,16 +114,8 @@ class Rerank:
             _check.refuse(f"The index found id {unknown!r}, which has no embedding.")
         if self.distance == "euclidean":
             queries = queries / _measure_lengths(queries)
-        out_ids = np.empty((len(ids), k), ids.dtype)
-        out = np.empty((len(ids), k), np.float32)
         step = max(1, CHUNK // max(1, ids.shape[1] * self.embeddings.dim))
-        for start in range(0, len(ids), step):
-            part = slice(start, start + step)
-            far = self._measure(queries[part], rows[part])
-            order = np.argsort(far, axis=1, kind="stable")[:, :k]
-            out[part] = np.take_along_axis(far, order, 1)
-            out_ids[part] = np.take_along_axis(ids[part], order, 1)
-        return Results(out_ids, out)
+        return order_by_distance(ids, k, step, lambda at: self._measure(queries[at], rows[at]))
 
     def _measure(self, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """(B, S) distances of queries to the embeddings of ``rows``."""

@@ -12,6 +12,7 @@ struck out; a query that is left with fewer than k is answered in the first way.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -180,6 +181,11 @@ def topk(
         empty = np.empty((len(queries), 0), np.int64)
         ids = empty.astype(object) if state.strings else empty
         return Results(ids, empty.astype(_distance_type(laid_out)))
+    return merge_nearest(parts, k)
+
+
+def merge_nearest(parts: Iterable[tuple[np.ndarray, ...]], k: int) -> Results:
+    """The k nearest of several lists, ids and distances (Q, S); ties by the order of the lists."""
     ids, distances = (np.concatenate(side, axis=1) for side in zip(*parts, strict=True))
     order = np.argsort(distances, axis=1, kind="stable")[:, :k]
     return Results(np.take_along_axis(ids, order, 1), np.take_along_axis(distances, order, 1))

@@ -63,17 +63,28 @@ def order_shortlist(
     """The k nearest of the shortlists ``ids`` (Q, S) by the distance of ``Questions``, (Q, min(k,
     S)); equal distances keep the order of the shortlist. ``codes_of`` returns the codes of ids
     (n,), and ``inverses_of``, if given, 1 / the lengths of what they decode to."""
+
+    def measure(at: slice) -> np.ndarray:
+        rows = np.arange(ids[at].size).reshape(ids[at].shape)
+        wanted = ids[at].reshape(-1)
+        inverses = None if inverses_of is None else inverses_of(wanted)
+        return order_rows(questions[at], codes_of(wanted), rows, inverses=inverses)
+
+    return order_by_distance(ids, k, max(1, AT_ONCE // max(1, ids.shape[1])), measure)
+
+
+def order_by_distance(
+    ids: np.ndarray, k: int, step: int, measure: Callable[[slice], np.ndarray]
+) -> Results:
+    """The k nearest of the shortlists ``ids`` (Q, S); equal distances keep their order. ``measure``
+    returns the distances of a slice of the queries, ``step`` at a time."""
     k = min(k, ids.shape[1])
     best = np.empty((len(ids), k), ids.dtype)
     distances = np.empty((len(ids), k), np.float32)
-    step = max(1, AT_ONCE // max(1, ids.shape[1]))
     for start in range(0, len(ids) if k else 0, step):
-        part = slice(start, start + step)
-        rows = np.arange(ids[part].size).reshape(ids[part].shape)
-        wanted = ids[part].reshape(-1)
-        inverses = None if inverses_of is None else inverses_of(wanted)
-        far = order_rows(questions[part], codes_of(wanted), rows, inverses=inverses)
+        at = slice(start, start + step)
+        far = measure(at)
         order = np.argsort(far, axis=1, kind="stable")[:, :k]
-        best[part] = np.take_along_axis(ids[part], order, 1)
-        distances[part] = np.take_along_axis(far, order, 1)
+        best[at] = np.take_along_axis(ids[at], order, 1)
+        distances[at] = np.take_along_axis(far, order, 1)
     return Results(best, distances)

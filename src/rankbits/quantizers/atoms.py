@@ -102,7 +102,7 @@ def add_grams(levels: Sequence[Level]) -> np.ndarray:
     return gram
 
 
-def refine_choices(
+def refine(
     rows: np.ndarray,
     choices: np.ndarray,
     levels: Sequence[Level],

@@ -22,24 +22,24 @@ LEAST_SHARE = 1e-7  # of the largest variance; a direction with less is rounding
 
 
 class Moments:
-    """Count, sum and products of rows, added a chunk at a time: all that PCA needs."""
+    """Count, sum and products of rows: all that PCA needs."""
 
     def __init__(self) -> None:
         self.count = 0
 
-    def add(self, part: torch.Tensor, start: int) -> None:
-        """Add (n, dim) rows; ``start`` is the number of the first, for the error sentence."""
-        part = part.cpu().double()
+    def add(self, embeddings: Any) -> Moments:
+        """Add (n, dim) rows, a chunk at a time; returns self."""
+        for start, part in rows.split_chunks(embeddings):
+            self._add_chunk(part.cpu().double(), start)
+        return self
+
+    def _add_chunk(self, part: torch.Tensor, start: int) -> None:
         if self.count == 0:
             self.centre = part[0].clone()
             self.sum = torch.zeros(part.shape[1], dtype=torch.float64)
             self.products = torch.zeros(part.shape[1], part.shape[1], dtype=torch.float64)
         if not torch.isfinite(part.sum()):
-            bad = torch.nonzero(~torch.isfinite(part).all(dim=1))
-            if len(bad):
-                _check.refuse(
-                    f"embeddings must be finite; row {start + int(bad[0])} has nan or inf."
-                )
+            rows.check_finite("embeddings", part, start)
         centred = part - self.centre  # a mean far from zero would cost precision
         self.products.addmm_(centred.T, centred)
         self.sum += centred.sum(dim=0)
@@ -94,7 +94,7 @@ def map_to_bits(embeddings: Any, bits: int, seed: int) -> AffineMap:
     """Fit ``weight`` (bits, dim) and ``offset`` (bits,) that centre (n, dim) rows and change their
     width: to principal components for fewer bits than dim, to a tight frame of them for more.
     """
-    mean, kept = keep_directions(_sum_moments(embeddings), bits)
+    mean, kept = keep_directions(Moments().add(embeddings), bits)
     weight = make_frame(bits, len(kept), torch.Generator().manual_seed(seed)) @ kept
     return weight, -(weight @ mean)
 
@@ -108,14 +108,7 @@ def principal_components(embeddings: Any) -> tuple[torch.Tensor, torch.Tensor]:
             [0., 1.],
             [0., 0.]], dtype=torch.float64)
     """
-    return _sum_moments(embeddings).find_directions()
-
-
-def _sum_moments(embeddings: Any) -> Moments:
-    moments = Moments()
-    for start, part in rows.split_chunks(embeddings):
-        moments.add(part, start)
-    return moments
+    return Moments().add(embeddings).find_directions()
 
 
 def _fix_signs(directions: torch.Tensor) -> torch.Tensor:

@@ -56,9 +56,7 @@ class Projection(Quantizer):
     def _fit(self, embeddings: Any, labels: Any) -> None:
         _check.choice("objective", self.objective, ("pca", "neighbours"))
         value = rows.check_embeddings("embeddings", embeddings)
-        self._moments = Moments()
-        for start, part in rows.split_chunks(value):
-            self._moments.add(part, start)
+        self._moments = Moments().add(value)
         drawn, _ = rows.sample(value, MOST_ROWS, self.seed)
         self._fit_moments(drawn.float().cpu())
         if self.objective == "neighbours":
@@ -71,8 +69,7 @@ class Projection(Quantizer):
         value = rows.check_embeddings("embeddings", embeddings)
         if not hasattr(self, "_moments"):
             self._moments, self._seen = Moments(), torch.empty(0, value.shape[1])
-        for start, part in rows.split_chunks(value):
-            self._moments.add(part, start)
+        self._moments.add(value)
         drawn, _ = rows.sample(value, MOST_ROWS, self.seed)
         draw = torch.Generator().manual_seed(self.seed)
         seen = torch.cat([self._seen, drawn.float().cpu()])

@@ -11,16 +11,7 @@ import numpy as np
 import torch
 
 from rankbits import _check
-from rankbits.quantizers import rows
-from rankbits.quantizers.atoms import (
-    Level,
-    add_grams,
-    choose_by_signs,
-    refine_choices,
-    solve_levels,
-    take_levels,
-    to_signs,
-)
+from rankbits.quantizers import atoms, rows
 from rankbits.quantizers.nonlinear import NonLinear
 from rankbits.quantizers.projection import MOST_ROWS
 from rankbits.quantizers.starts import first_signs, guess_signs, predict_signs
@@ -91,27 +82,27 @@ class Reconstruction(NonLinear):
         ends = (*_check_nested(self.nested, bits), bits)
         drawn, _ = rows.sample(value, MOST_ROWS, self.seed)
         unit = _unit_rows(drawn)
-        choices = choose_by_signs(first_signs(unit, ends, self.seed), group)
+        choices = atoms.choose_by_signs(first_signs(unit, ends, self.seed), group)
         step = 1 << (-bits % group)
         hold_back = FEW_RIDGE if len(unit) < choices.shape[1] << group else RIDGE
-        levels = solve_levels(unit, choices, group, ends, None)
+        levels = atoms.solve_levels(unit, choices, group, ends, None)
         for turn in range(rounds):
-            choices = refine_choices(unit, choices, levels, add_grams(levels), step, tries)
+            choices = atoms.refine(unit, choices, levels, atoms.add_grams(levels), step, tries)
             ridge = None if 3 * turn < rounds else hold_back
-            levels = solve_levels(unit, choices, group, ends, ridge)
-        choices = refine_choices(unit, choices, levels, add_grams(levels), step, tries)
+            levels = atoms.solve_levels(unit, choices, group, ends, ridge)
+        choices = atoms.refine(unit, choices, levels, atoms.add_grams(levels), step, tries)
         self._keep_levels(levels, group, ends)
-        signs = to_signs(choices, group, bits)
+        signs = atoms.to_signs(choices, group, bits)
         self._set_map(*predict_signs(unit, signs, self._decoder(bits)))
         sums = self._decoder().decode(Codes(np.packbits(signs > 0, axis=1), bits))
         self.objective_ = float(np.square(unit - sums).sum(axis=1).mean())
 
-    def _keep_levels(self, levels: list[Level], group: int, ends: tuple[int, ...]) -> None:
+    def _keep_levels(self, levels: list[atoms.Level], group: int, ends: tuple[int, ...]) -> None:
         """Set the learned tensors. The last level is that of all bits; the centres of the others
         are added to the vectors of their first group."""
         shape = (-1, 1 << group, levels[-1][0].shape[1])
-        atoms, centre = levels.pop()
-        self.atoms_ = torch.from_numpy(atoms.reshape(shape))
+        all_atoms, centre = levels.pop()
+        self.atoms_ = torch.from_numpy(all_atoms.reshape(shape))
         self.centre_ = torch.from_numpy(centre)
         for level_atoms, centre in levels:
             level_atoms[: 1 << group] += centre
@@ -129,16 +120,16 @@ class Reconstruction(NonLinear):
         decoder = self._decoder()
         value = rows.check_embeddings("embeddings", embeddings, self.weight_.shape[1])
         packed = np.zeros((len(value), (self.bits_ + 7) // 8), np.uint8)
-        levels = take_levels(decoder)
-        gram, step = add_grams(levels), 1 << (-self.bits_ % decoder.group)
+        levels = atoms.take_levels(decoder)
+        gram, step = atoms.add_grams(levels), 1 << (-self.bits_ % decoder.group)
         for start, part in rows.split_chunks(value):
             unit = _unit_rows(part, start)
             signs = guess_signs(
                 unit, self.weight_.numpy(), self.offset_.numpy(), decoder, self.tries
             )
-            choices = choose_by_signs(signs, decoder.group)
-            choices = refine_choices(unit, choices, levels, gram, step, self.tries)
-            signs = to_signs(choices, decoder.group, self.bits_)
+            choices = atoms.choose_by_signs(signs, decoder.group)
+            choices = atoms.refine(unit, choices, levels, gram, step, self.tries)
+            signs = atoms.to_signs(choices, decoder.group, self.bits_)
             packed[start : start + len(part)] = np.packbits(signs > 0, axis=1)
         return Codes(packed, self.bits_, self.fingerprint)
 
@@ -175,9 +166,7 @@ class Reconstruction(NonLinear):
 def _unit_rows(part: torch.Tensor, start: int = 0) -> np.ndarray:
     """The rows scaled to unit length, float32, on the CPU; a row of zeros stays as it is."""
     part = part.detach().float().cpu()
-    if not torch.isfinite(part).all():
-        bad = int(torch.isfinite(part).all(dim=1).int().argmin())
-        _check.refuse(f"embeddings must be finite; row {start + bad} has nan or inf.")
+    rows.check_finite("embeddings", part, start)
     norms = part.norm(dim=1, keepdim=True)
     return np.ascontiguousarray((part / torch.where(norms > 0, norms, 1)).numpy())
 

@@ -64,9 +64,10 @@ def sample(value: Any, most: int, seed: int) -> tuple[torch.Tensor, np.ndarray]:
     return to_tensor(value[index]), chosen
 
 
-def check_finite(name: str, rows: torch.Tensor) -> None:
+def check_finite(name: str, rows: torch.Tensor, start: int = 0) -> None:
+    """Refuse nan and inf; ``start`` is the number of the first row."""
     if not torch.isfinite(rows).all():
-        bad = int(torch.isfinite(rows).all(dim=1).int().argmin())
+        bad = start + int(torch.isfinite(rows).all(dim=1).int().argmin())
         _check.refuse(f"{name} must be finite; row {bad} has nan or inf.")
 
 

@@ -14,14 +14,7 @@ import numpy as np
 import torch
 
 from rankbits import _check
-from rankbits.quantizers.atoms import (
-    add_grams,
-    choose_by_signs,
-    refine_choices,
-    solve_directions,
-    take_levels,
-    to_signs,
-)
+from rankbits.quantizers import atoms
 from rankbits.quantizers.projection import Projection
 from rankbits.types import Decoder
 
@@ -42,7 +35,7 @@ def first_signs(rows: np.ndarray, ends: Sequence[int], seed: int) -> np.ndarray:
     for span in _cut_blocks(ends, rows.shape[1]):
         block = _project(left, span.stop - span.start, seed + span.start, span.start > 0)
         signs = np.concatenate([signs, np.where(block > 0, 1, -1).astype(np.float32)], axis=1)
-        directions, centre = solve_directions(rows, signs)
+        directions, centre = atoms.solve_directions(rows, signs)
         left = rows - centre - signs @ directions
     return signs
 
@@ -82,7 +75,7 @@ def predict_signs(
     offset = np.empty(decoder.bits, np.float32)
 
     def learn(block: slice, left: np.ndarray) -> np.ndarray:
-        solved, offset[block] = solve_directions(signs[:, block], left)
+        solved, offset[block] = atoms.solve_directions(signs[:, block], left)
         weight[block] = solved.T
         return signs[:, : block.stop]
 
@@ -102,11 +95,11 @@ def guess_signs(
         signs[:, block] = np.where(left @ weight[block].T + offset[block] > 0, 1, -1)
         first = signs[:, : block.stop]
         if block.stop in ends:
-            levels = take_levels(decoder)[: 1 + ends.index(block.stop)]
-            choices = choose_by_signs(first, decoder.group)
-            gram = add_grams(levels)
-            choices = refine_choices(rows, choices, levels, gram, 1, tries)
-            first[:] = to_signs(choices, decoder.group, block.stop)
+            levels = atoms.take_levels(decoder)[: 1 + ends.index(block.stop)]
+            choices = atoms.choose_by_signs(first, decoder.group)
+            gram = atoms.add_grams(levels)
+            choices = atoms.refine(rows, choices, levels, gram, 1, tries)
+            first[:] = atoms.to_signs(choices, decoder.group, block.stop)
         return first
 
     _walk_blocks(rows, decoder, guess)

@@ -11,8 +11,9 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.indexes.addresses import open_index
-from rankbits.indexes.checks import check_k, check_radius
+from rankbits.indexes.checks import check_radius
 from rankbits.indexes.index import Index
+from rankbits.indexes.scan import merge_nearest
 from rankbits.indexes.shortlist import choose_width, order_shortlist
 from rankbits.kernels import check_precision, hamming_topk, hamming_within, question_topk
 from rankbits.scale.cluster import cut_spans, join_cluster, run_parts
@@ -92,7 +93,7 @@ def search(
     """
     if (k is None) == (radius is None):
         _check.refuse("Give either k or a radius.")
-    k = None if k is None else check_k(k)
+    k = None if k is None else _check.cutoff(k)
     radius = None if radius is None else check_radius(radius)
     if not isinstance(queries, (Codes, Questions)):
         _check.refuse(f"Codes are wanted here (rb.pack makes them); got {type(queries).__name__}.")
@@ -172,9 +173,7 @@ def _make_absolute(place: str | os.PathLike[str]) -> str:
 def _merge_shards(parts: list[tuple[np.ndarray, ...]], k: int | None) -> Results:
     """Merge the results of all shards for some queries: by distance, then by shard."""
     if k is not None:
-        ids, distances = (np.concatenate(side, axis=1) for side in zip(*parts, strict=True))
-        order = np.argsort(distances, axis=1, kind="stable")[:, :k]
-        return Results(*(np.take_along_axis(side, order, 1) for side in (ids, distances)))
+        return merge_nearest(parts, k)
     sizes = [np.diff(part[2]) for part in parts]
     owner = np.concatenate([np.repeat(np.arange(len(size)), size) for size in sizes])
     ids, distances = (np.concatenate([part[i] for part in parts]) for i in (0, 1))

@@ -242,7 +242,7 @@ class DuckDBIndex(HammingIndex):
         self, queries: Any, k: int, *, among: Any = None, where: str | None = None, **options: Any
     ) -> Results:
         """The k nearest ``among`` ids and ``where`` a condition holds; see ``Index.search``."""
-        checks.check_k(k)
+        _check.cutoff(k)
         return super().search(queries, k, among=self._combine_filters(among, where), **options)
 
     def within(
@@ -280,7 +280,7 @@ class DuckDBIndex(HammingIndex):
 
     def scan(self, queries: Codes, k: int) -> Results:
         """The k nearest, searched by DuckDB in SQL: the distances of ``search``, ties by id."""
-        laid_out, k = words(self._to_query_codes(queries)), checks.check_k(k)
+        laid_out, k = words(self._to_query_codes(queries)), _check.cutoff(k)
         distance = " + ".join(f"bit_count(xor({n}, ?::UBIGINT))" for n in self._names)
         sql = f"SELECT id, {distance} AS d FROM {self._quoted} ORDER BY d, id LIMIT {k}"
         cursor = self._con.cursor()

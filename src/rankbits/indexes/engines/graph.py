@@ -131,12 +131,7 @@ class GraphIndex(FileIndex):
             mask = np.arange(view.state.count) >= view.kept
             allowed = scan.list_candidates(view.state, mask, None, len(queries))
             parts.append(scan.topk(view.state, queries, k, allowed))
-        ids, distances = (
-            np.concatenate([getattr(part, name) for part in parts], axis=1)
-            for name in ("ids", "distances")
-        )
-        order = np.argsort(distances, axis=1, kind="stable")[:, : min(k, view.state.count)]
-        return Results(np.take_along_axis(ids, order, 1), np.take_along_axis(distances, order, 1))
+        return scan.merge_nearest([(part.ids, part.distances) for part in parts], k)
 
     def _search_graph(self, view: GraphView, queries: Codes, k: int) -> Results:
         """The k nearest of the rows in the graph; by a scan for queries that find too few."""
