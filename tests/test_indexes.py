@@ -40,7 +40,7 @@ class Plain:
         return sorted(near, key=lambda pair: pair[0])
 
 
-def listed(ids, distances):
+def to_pairs(ids, distances):
     return list(zip(distances.tolist(), ids.tolist(), strict=True))
 
 
@@ -51,8 +51,8 @@ def check(index, plain, queries, k, radius, among=None, filtered=None):
     assert len(found) == len(close) == len(queries)
     for i, query in enumerate(queries.signs()):
         near = plain.near(query, filtered)
-        assert listed(*found[i]) == near[:k]
-        assert listed(*close[i]) == [pair for pair in near if pair[0] <= radius]
+        assert to_pairs(*found[i]) == near[:k]
+        assert to_pairs(*close[i]) == [pair for pair in near if pair[0] <= radius]
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def draw(rng, rows, bits):
     return rb.pack(rng.integers(0, 2, (rows, bits)))
 
 
-def name_of(kind, numbers):
+def make_names(kind, numbers):
     return [int(x) if kind == "numbers" else f"n°{x}" for x in numbers]
 
 
@@ -88,11 +88,11 @@ def test_any_history_equals_a_plain_list(kind, bits, durable, many_segments, mon
                 index.add(codes)
                 plain.add(codes)
             else:
-                ids = name_of(kind, rng.permutation(200)[:rows])
+                ids = make_names(kind, rng.permutation(200)[:rows])
                 index.add(codes, ids)
                 plain.add(codes, ids)
         else:
-            ids = name_of(kind, rng.integers(0, 200, rows))
+            ids = make_names(kind, rng.integers(0, 200, rows))
             assert index.remove(ids) == plain.remove(ids)
         most = max(most, len(index.snapshot().segments))
         assert index.count() == len(index) == len(plain.rows)
@@ -103,7 +103,7 @@ def test_any_history_equals_a_plain_list(kind, bits, durable, many_segments, mon
         mask = rng.random(len(index)) < share
         chosen = index.ids[mask].tolist()
         check(index, plain, queries, k, radius, mask, set(chosen))
-        check(index, plain, queries, k, radius, [*chosen, *name_of(kind, [999])], set(chosen))
+        check(index, plain, queries, k, radius, [*chosen, *make_names(kind, [999])], set(chosen))
         if durable and turn % 6 == 0:
             index.close()
             index = FileIndex(path, mode="w")

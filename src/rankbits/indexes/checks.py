@@ -126,9 +126,10 @@ def number_rows(largest: int | None, rows: int) -> np.ndarray:
     return np.arange(start, start + rows, dtype=np.int64)
 
 
-def same_kind(ids: np.ndarray, strings: bool, name: str = "ids") -> np.ndarray:
-    """Refuse strings where the index holds whole numbers, and the reverse; returns ``ids``."""
-    if len(ids) and (ids.dtype == object) != strings:
+def same_kind(ids: np.ndarray, strings: bool | None, name: str = "ids") -> np.ndarray:
+    """Refuse strings where the index holds whole numbers, and the reverse; returns ``ids``. An
+    empty index (None) takes either kind."""
+    if len(ids) and strings is not None and (ids.dtype == object) != strings:
         wanted, came = ("strings", "whole numbers") if strings else ("whole numbers", "strings")
         _check.refuse(f"{name} of this index are {wanted}; got {came}.")
     return ids

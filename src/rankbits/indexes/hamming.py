@@ -96,8 +96,7 @@ class HammingIndex(Index):
         with self._writing:
             state = self.snapshot()
             if new_ids is not None:
-                if state.strings is not None:
-                    checks.same_kind(new_ids, state.strings)
+                checks.same_kind(new_ids, state.strings)
                 column, base = Column(new_ids.copy()), state.without(new_ids)
             elif state.strings:
                 checks.refuse_missing_ids()
@@ -112,9 +111,7 @@ class HammingIndex(Index):
         parsed = checks.parse_ids(ids)
         with self._writing:
             state = self.snapshot()
-            if state.strings is not None:
-                checks.same_kind(parsed, state.strings)
-            unique = _drop_repeats(parsed)
+            unique = _drop_repeats(checks.same_kind(parsed, state.strings))
             left = state.without(unique)
             if left is state:
                 return 0
@@ -155,20 +152,15 @@ class HammingIndex(Index):
         return scan.within(state, queries, radius, self._list_candidates(state, among, 1))
 
     def _list_candidates(self, state: Snapshot, among: Any, queries: int) -> list:
-        if among is None:
-            return scan.list_candidates(state, None, None, queries)
-        mask = _read_mask(among)
-        if mask is not None:
-            if mask.shape != (state.count,):
-                _check.refuse(
-                    f"among as a mask must have shape ({state.count},), one for each row in order "
-                    f"of insertion; got {mask.shape}."
-                )
-            return scan.list_candidates(state, mask, None, queries)
-        ids = checks.parse_ids(among, "among")
-        if state.strings is not None:
-            checks.same_kind(ids, state.strings, "among")
-        return scan.list_candidates(state, None, ids, queries)
+        mask, ids = _read_mask(among), None
+        if mask is not None and mask.shape != (state.count,):
+            _check.refuse(
+                f"among as a mask must have shape ({state.count},), one for each row in order of "
+                f"insertion; got {mask.shape}."
+            )
+        if mask is None and among is not None:
+            ids = checks.same_kind(checks.parse_ids(among, "among"), state.strings, "among")
+        return scan.list_candidates(state, mask, ids, queries)
 
     def build_tables(self) -> int:
         """Make the tables that find near codes without a scan now, whatever their size; returns the
@@ -225,7 +217,7 @@ def _copy_words(codes: Codes) -> np.ndarray:
 
 
 def _read_mask(among: Any) -> np.ndarray | None:
-    """``among`` as a mask of bools; None where it is ids."""
+    """``among`` as a mask of bools; None where it is not one."""
     if hasattr(among, "detach"):
         among = among.detach().cpu().numpy()
     if isinstance(among, (list, tuple)) and among and all(isinstance(x, bool) for x in among):

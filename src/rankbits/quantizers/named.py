@@ -20,10 +20,6 @@ from rankbits.quantizers.reconstruction import Reconstruction
 from rankbits.quantizers.rotations import ITQ, RandomRotation, Sign
 from rankbits.quantizers.supervised import SupervisedRotation
 
-KINDS: tuple[type[Quantizer], ...] = (
-    BRE, FastHash, H2Q, ITQ, MACHash, Projection, RandomRotation, Reconstruction, Sign, StructHash,
-    SupervisedProjection, SupervisedRotation,
-)  # fmt: skip
 BY_BITS: dict[str, type[Quantizer]] = {
     "reconstruct": Reconstruction, "classes": SupervisedProjection,
     "supervised": SupervisedRotation, "random": RandomRotation, "itq": ITQ, "h2q": H2Q, "bre": BRE,
@@ -71,7 +67,7 @@ def load(path: str | os.PathLike[str]) -> Quantizer:
     Sign()
     """
     facts, arrays = read_arrays(path, "quantizer")
-    kinds = {kind.__name__: kind for kind in KINDS}
+    kinds = {kind.__name__: kind for kind in (*BY_BITS.values(), Projection, Sign)}
     kind = kinds.get(facts.get("class", ""))
     if kind is None or not set(kind.needs) <= set(arrays):
         _check.refuse(f"{path} holds no quantizer that this version knows.")

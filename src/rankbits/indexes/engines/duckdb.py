@@ -260,9 +260,7 @@ class DuckDBIndex(HammingIndex):
         if among is None:
             return selected
         parsed = checks.parse_ids(among, "among, beside where,")
-        if state.count:
-            checks.same_kind(parsed, bool(state.strings), "among")
-        allowed = set(parsed.tolist())
+        allowed = set(checks.same_kind(parsed, state.strings, "among").tolist())
         return selected[[name in allowed for name in selected.tolist()]]
 
     def _select_ids(self, where: str) -> np.ndarray:

@@ -214,8 +214,7 @@ class MilvusIndex(Index):
 
     def _search_codes(self, queries: Codes, k: int, among: Any) -> Results:
         with self._use_client():
-            which = self._make_filter(among)
-            rows = self._count(which) if which is not None else 0
+            which, rows = self._make_filter(among)
             wanted = min(k, rows)
             if wanted > MOST:
                 _check.refuse(f"Milvus finds at most {MOST:,} for a query; got k={k:,}.")
@@ -234,8 +233,7 @@ class MilvusIndex(Index):
         ids: list = []
         sizes, distances = [0], []
         with self._use_client():
-            which = self._make_filter(among)
-            rows = self._count(which) if which is not None else 0
+            which, rows = self._make_filter(among)
             nothing: list = [()] * len(queries)
             most = min(rows, MOST)
             for hits in self._find(queries, most, rows, which, how) if rows else nothing:
@@ -263,14 +261,16 @@ class MilvusIndex(Index):
         arguments = queries.packed, limit, rows, which, how
         return collection.find(self._client, self.table, *arguments, SECONDS)
 
-    def _make_filter(self, among: Any) -> str | None:
-        """The condition for ``among`` in Milvus' language; None where nothing can be found."""
+    def _make_filter(self, among: Any) -> tuple[str, int]:
+        """The condition for ``among`` in Milvus' language, and how many rows meet it."""
         if among is None:
-            return ""
+            return "", self.count()
         parsed = checks.parse_ids(among, "among")
         if not len(parsed) or not self.count():
-            return None
-        return f"id in {json.dumps(spell_ids(checks.same_kind(parsed, self._text, 'among')))}"
+            return "", 0
+        keys = spell_ids(checks.same_kind(parsed, self._text, "among"))
+        which = f"id in {json.dumps(keys)}"
+        return which, self._count(which)
 
     @property
     def has_string_ids(self) -> bool | None:

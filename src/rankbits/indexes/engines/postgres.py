@@ -225,8 +225,7 @@ class PostgresIndex(Connection, Index):
         wanted = checks.parse_ids(ids)
         with self._transaction() as cursor:
             strings = self._read_kind(cursor)
-            if strings is not None:
-                checks.same_kind(wanted, strings)
+            checks.same_kind(wanted, strings)
             text = "SELECT id, code FROM {t} WHERE id = ANY(%s)"
             rows = [] if strings is None else self._run(cursor, text, [wanted.tolist()]).fetchall()
         packed = {name: np.packbits(np.array([*code]) == "1") for name, code in rows}
@@ -265,11 +264,8 @@ class PostgresIndex(Connection, Index):
         return search
 
     @property
-    def has_string_ids(self) -> bool | None:
-        return self._ask_kind()
-
     @ask_twice
-    def _ask_kind(self) -> bool | None:
+    def has_string_ids(self) -> bool | None:
         with self._transaction() as cursor:
             return self._read_kind(cursor)
 
