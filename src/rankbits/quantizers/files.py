@@ -25,13 +25,13 @@ def save(quantizer: Any, path: str | os.PathLike[str]) -> None:
     }
     facts = {
         "class": type(quantizer).__name__,
-        "options": json.dumps(quantizer.get_params(), default=_plain_number),
+        "options": json.dumps(quantizer.get_params(), default=_to_plain_number),
         "objective": json.dumps(getattr(quantizer, "objective_", None)),
     }
     write_arrays(path, "quantizer", facts, arrays, form=".safetensors")
 
 
-def _plain_number(value: Any) -> Any:
+def _to_plain_number(value: Any) -> Any:
     """A number of numpy, which JSON does not take, as Python's."""
     return value.item()
 

@@ -12,7 +12,7 @@ from rankbits.quantizers.orthogonal import (
     anneal,
     climb,
     descend,
-    householder_descent,
+    descend_householder,
     polar,
 )
 from rankbits.quantizers.rotations import Rotation, quantization_error
@@ -72,10 +72,10 @@ class H2Q(Rotation):
         scaled, map_before = self._prepare(embeddings)
         draw = torch.Generator().manual_seed(self.seed)
         if self.solver == "fast":
-            rotation = self._fast(scaled, objective, draw)
+            rotation = self._solve_fast(scaled, objective, draw)
         else:
             # in single precision, as in the authors' code
-            rotation = householder_descent(
+            rotation = descend_householder(
                 scaled.float(), objective, draw,
                 epochs=_check.whole("epochs", self.epochs, 1),
                 rate=RATES[self.loss], optimizer=self.optimizer,
@@ -85,7 +85,7 @@ class H2Q(Rotation):
         self.objective_ = float(objective(scaled @ rotation.T))
         self._set_rotation(rotation, map_before)
 
-    def _fast(
+    def _solve_fast(
         self, scaled: torch.Tensor, objective: Objective, draw: torch.Generator
     ) -> torch.Tensor:
         start = torch.eye(scaled.shape[1], dtype=scaled.dtype)

@@ -118,7 +118,7 @@ def householder_product(vectors: torch.Tensor) -> torch.Tensor:
     return identity - vectors @ torch.linalg.solve_triangular(triangle, vectors.T, upper=True)
 
 
-def householder_descent(
+def descend_householder(
     rows: torch.Tensor,
     objective: Objective,
     draw: torch.Generator,

@@ -14,7 +14,7 @@ from rankbits import _check
 from rankbits.quantizers import atoms, rows
 from rankbits.quantizers.nonlinear import NonLinear
 from rankbits.quantizers.projection import MOST_ROWS
-from rankbits.quantizers.starts import first_signs, guess_signs, predict_signs
+from rankbits.quantizers.starts import fit_sign_maps, guess_signs, project_signs
 from rankbits.types import Codes, Decoder, Questions
 
 RIDGE = 10.0  # imagined rows that hold the vectors of a group to their linear part (``atoms.py``)
@@ -81,8 +81,8 @@ class Reconstruction(NonLinear):
         bits = self._bits_for(value.shape[1])
         ends = (*_check_nested(self.nested, bits), bits)
         drawn, _ = rows.sample(value, MOST_ROWS, self.seed)
-        unit = _unit_rows(drawn)
-        choices = atoms.choose_by_signs(first_signs(unit, ends, self.seed), group)
+        unit = _scale_to_unit(drawn)
+        choices = atoms.choose_by_signs(project_signs(unit, ends, self.seed), group)
         step = 1 << (-bits % group)
         hold_back = FEW_RIDGE if len(unit) < choices.shape[1] << group else RIDGE
         levels = atoms.solve_levels(unit, choices, group, ends, None)
@@ -93,7 +93,7 @@ class Reconstruction(NonLinear):
         choices = atoms.refine(unit, choices, levels, atoms.add_grams(levels), step, tries)
         self._keep_levels(levels, group, ends)
         signs = atoms.to_signs(choices, group, bits)
-        self._set_map(*predict_signs(unit, signs, self._decoder(bits)))
+        self._set_map(*fit_sign_maps(unit, signs, self._decoder(bits)))
         sums = self._decoder().decode(Codes(np.packbits(signs > 0, axis=1), bits))
         self.objective_ = float(np.square(unit - sums).sum(axis=1).mean())
 
@@ -123,7 +123,7 @@ class Reconstruction(NonLinear):
         levels = atoms.take_levels(decoder)
         gram, step = atoms.add_grams(levels), 1 << (-self.bits_ % decoder.group)
         for start, part in rows.split_chunks(value):
-            unit = _unit_rows(part, start)
+            unit = _scale_to_unit(part, start)
             signs = guess_signs(
                 unit, self.weight_.numpy(), self.offset_.numpy(), decoder, self.tries
             )
@@ -148,7 +148,7 @@ class Reconstruction(NonLinear):
         a code stands for."""
         decoder = self._decoder()
         value = rows.check_embeddings("embeddings", embeddings, self.weight_.shape[1])
-        return Questions.of(decoder, _unit_rows(rows.to_tensor(value)), self.fingerprint)
+        return Questions.of(decoder, _scale_to_unit(rows.to_tensor(value)), self.fingerprint)
 
     @property
     def fingerprint(self) -> str:
@@ -163,7 +163,7 @@ class Reconstruction(NonLinear):
         return digest.hexdigest()
 
 
-def _unit_rows(part: torch.Tensor, start: int = 0) -> np.ndarray:
+def _scale_to_unit(part: torch.Tensor, start: int = 0) -> np.ndarray:
     """The rows scaled to unit length, float32, on the CPU; a row of zeros stays as it is."""
     part = part.detach().float().cpu()
     rows.check_finite("embeddings", part, start)

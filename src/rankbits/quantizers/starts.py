@@ -28,7 +28,7 @@ def _cut_blocks(ends: Sequence[int], dim: int) -> list[slice]:
     return [slice(*pair) for pair in pairwise(stops)]
 
 
-def first_signs(rows: np.ndarray, ends: Sequence[int], seed: int) -> np.ndarray:
+def project_signs(rows: np.ndarray, ends: Sequence[int], seed: int) -> np.ndarray:
     """The signs (n, bits) of projections, block by block; nested codes end at ``ends``."""
     signs = np.empty((len(rows), 0), np.float32)
     left = rows
@@ -66,7 +66,7 @@ def _walk_blocks(
         left = rows - mean - signs @ directions[: block.stop]
 
 
-def predict_signs(
+def fit_sign_maps(
     rows: np.ndarray, signs: np.ndarray, decoder: Decoder
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Fit linear maps, by least squares, from what is left of the rows to the bits of each block:
@@ -86,7 +86,7 @@ def predict_signs(
 def guess_signs(
     rows: np.ndarray, weight: np.ndarray, offset: np.ndarray, decoder: Decoder, tries: int
 ) -> np.ndarray:
-    """The signs (n, bits) by the maps of ``predict_signs``; those of a nested code are improved
+    """The signs (n, bits) by the maps of ``fit_sign_maps``; those of a nested code are improved
     before the next block is guessed."""
     signs = np.empty((len(rows), decoder.bits), np.float32)
     ends = [level.bits for level in decoder.nested]

@@ -12,7 +12,7 @@ from rankbits.indexes.engines.opening import check_name
 KINDS = {"b": "BOOLEAN", "i": "BIGINT", "u": "UBIGINT", "f": "DOUBLE", "U": "VARCHAR"}
 
 
-def column_kind(values: np.ndarray) -> str:
+def choose_type(values: np.ndarray) -> str:
     """The DuckDB type for these values."""
     return KINDS.get(values.dtype.kind, "VARCHAR")
 

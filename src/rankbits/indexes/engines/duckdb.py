@@ -13,7 +13,7 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.indexes import checks
-from rankbits.indexes.engines.columns import check_column, column_kind
+from rankbits.indexes.engines.columns import check_column, choose_type
 from rankbits.indexes.engines.notes import read_note, write_note
 from rankbits.indexes.engines.opening import (
     agree_on_bits,
@@ -225,7 +225,7 @@ class DuckDBIndex(HammingIndex):
             )
         for name, values in self._columns.items():
             sql = f'ALTER TABLE {self._quoted} ADD COLUMN IF NOT EXISTS "{name}"'
-            self._con.execute(f"{sql} {column_kind(values)}")
+            self._con.execute(f"{sql} {choose_type(values)}")
         quoted = [f'"{name}"' for name in rows]
         listed, changed = ", ".join(quoted), ", ".join(f"{n} = excluded.{n}" for n in quoted[1:])
         self._con.execute(

@@ -59,7 +59,7 @@ class MACHash(Quantizer):
         for bit in range(bits):
             pairs.start(bit, self.seed + bit)
         outputs = _take_signs(machines.fit(pairs.codes))
-        penalty, best = FIRST * pairs.strength(), float("inf")
+        penalty, best = FIRST * pairs.measure_strength(), float("inf")
         self.penalised_, self.losses_ = [], []
         for _ in range(steps):
             half = max(1.0, float(round(penalty / 2)))  # cuts of whole numbers are exact
@@ -73,7 +73,7 @@ class MACHash(Quantizer):
             machines.planes[:, worse] = planes[:, worse]
             outputs = torch.where(worse, outputs, fitted)
             self.penalised_.append((before, between, pairs.measure(outputs, 2 * half)))
-            self.losses_.append(pairs.loss_of(outputs))
+            self.losses_.append(pairs.measure_loss(outputs))
             if self.losses_[-1] < best:
                 best = self.losses_[-1]
                 weight, offset = machines.as_map()
@@ -115,7 +115,7 @@ class _Pairs:
         self.left.addr_(signs, signs)
         self.codes[:, bit] = signs
 
-    def strength(self) -> float:
+    def measure_strength(self) -> float:
         return float((self.left @ self.codes).abs().mean())
 
     def measure(self, outputs: torch.Tensor, penalty: float) -> float:
@@ -123,7 +123,7 @@ class _Pairs:
         pairs = self.left.double().square().sum() - self.left.diagonal().double().square().sum()
         return float(pairs / 2 + penalty * (self.codes - outputs).square().sum())
 
-    def loss_of(self, outputs: torch.Tensor) -> float:
+    def measure_loss(self, outputs: torch.Tensor) -> float:
         """The mean over pairs of (y - z_i' z_j / bits)^2 for signs (n, bits)."""
         left = (outputs @ outputs.T - self.bits * self.wanted).fill_diagonal_(0)
         return float(left.square().sum() / (left.numel() - len(left)) / self.bits**2)

@@ -135,9 +135,9 @@ class _Master:
         self.signs = np.column_stack([self.signs, signs])
         self.weights = np.append(self.weights, 0.0)
         for plane in self.planes:
-            plane.slopes = np.append(plane.slopes, self._slope(plane.coefficients, signs))
+            plane.slopes = np.append(plane.slopes, self._measure_slope(plane.coefficients, signs))
 
-    def _slope(self, coefficients: np.ndarray, signs: np.ndarray) -> float:
+    def _measure_slope(self, coefficients: np.ndarray, signs: np.ndarray) -> float:
         """The sum of coefficients over the pairs that differ in a bit, per query."""
         equal = signs[self.query_rows] @ coefficients @ signs
         return float((coefficients.sum(dtype=np.float64) - equal) / 2 / len(self.query_rows))
@@ -147,7 +147,7 @@ class _Master:
         queries = self.signs[self.query_rows] * weights
         distances = (weights.sum() - queries @ self.signs.T.astype(np.float64)) / 2
         coefficients, losses = find_violated(distances, self.gains, self.query_rows, self.ndcg)
-        slopes = np.array([self._slope(coefficients, s) for s in self.signs.T])
+        slopes = np.array([self._measure_slope(coefficients, s) for s in self.signs.T])
         return _Plane(coefficients, slopes, float(losses.mean()))
 
     def solve(self, planes: int) -> float:
