@@ -277,5 +277,5 @@ def read_index(path: str | os.PathLike[str], *, verify: bool = True) -> Contents
     try:
         state = replay(body.state, journal.records)
     except ValueError:
-        refuse_damaged(path, "its journal is impossible")
+        refuse_damaged(path, "its journal holds impossible records")
     return Contents(state, body.header, journal, body.source)

@@ -30,7 +30,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def hold(handle: int, path: str | os.PathLike[str]) -> bool:
-    """Lock an open file for writing; False where another process has locked it."""
+    """Lock an open file for writing; False where it is locked already."""
     if fcntl is None:
         _check.refuse("Writing to an index file needs a system with file locks (flock).")
     try:

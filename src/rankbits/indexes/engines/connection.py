@@ -68,7 +68,7 @@ class Connection:
                     yield cursor
             except self._failure as error:
                 if self._con.closed:
-                    raise Lost(f"PostgreSQL was lost: {first_line(error)}.") from None
+                    raise Lost(f"PostgreSQL closed the connection: {first_line(error)}.") from None
                 _check.refuse(f"PostgreSQL refuses: {first_line(error)}; nothing was changed.")
 
     def _write(self, work: Callable[[Any], Any]) -> Any:
