@@ -67,8 +67,8 @@ def load(path: str | os.PathLike[str]) -> Quantizer:
     Sign()
     """
     facts, arrays = read_arrays(path, "quantizer")
-    kinds = {kind.__name__: kind for kind in (*BY_BITS.values(), Projection, Sign)}
-    kind = kinds.get(facts.get("class", ""))
+    kinds: tuple[type[Quantizer], ...] = (*BY_BITS.values(), Projection, Sign)
+    kind = {kind.__name__: kind for kind in kinds}.get(facts.get("class", ""))
     if kind is None or not set(kind.needs) <= set(arrays):
         _check.refuse(f"{path} holds no quantizer that this version knows.")
     try:
