@@ -37,7 +37,7 @@ def _to_plain_number(value: Any) -> Any:
 
 
 def write_onnx(weight: torch.Tensor, offset: torch.Tensor, path: str | os.PathLike[str]) -> None:
-    """What ``Quantizer.to_onnx`` does, for the map of these tensors."""
+    """Write the map of these tensors as ONNX, for ``Quantizer.to_onnx``."""
     try:
         from onnx import TensorProto, checker, helper, numpy_helper
     except ImportError:
