@@ -22,7 +22,7 @@ import torch
 
 import rankbits as rb
 from _bench import Bench, Timing, compare, peak_memory
-from rankbits.quantizers.rotations import quantization_error, sphere
+from rankbits.quantizers.rotations import quantization_error, sample_sphere
 
 ROOT = Path(os.environ.get("RANKBITS_DATA") or Path.home() / ".cache/rankbits/data")
 THREADS, SEED = 2, 0
@@ -42,7 +42,7 @@ def components(many: int, bits: int = BITS) -> np.ndarray:
 
 def fits(bench: Bench, faiss: Any, many: int, epochs: int, repeats: int) -> None:
     x = components(many)
-    scaled = sphere("x", x, SEED)
+    scaled = sample_sphere("x", x, SEED)
     rotations: dict[str, torch.Tensor] = {}
 
     def fit(name: str, quantizer: rb.quantizers.Quantizer) -> None:

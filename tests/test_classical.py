@@ -161,7 +161,7 @@ def test_machines_are_those_of_scikit_learn():
     for bit in range(2):
         # the same bias: a column that is hardly penalised
         other = svm.LinearSVC(C=1.0, dual=False, intercept_scaling=100, max_iter=5000)
-        other.fit(machines.known[:, :-1].numpy(), signs[:, bit].numpy())
+        other.fit(machines.rows[:, :-1].numpy(), signs[:, bit].numpy())
         theirs[:-1, bit] = torch.from_numpy(other.coef_[0])
         theirs[-1, bit] = float(other.intercept_[0])
     assert ours <= 1.02 * float(machines.measure(theirs, signs))

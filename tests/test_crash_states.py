@@ -34,12 +34,12 @@ def draw(rng, rows):
     return rb.pack(rng.integers(0, 2, (rows, BITS)))
 
 
-def look(index):
+def read_all(index):
     """All that an index holds, as something that can be compared."""
     return tuple(index.ids.tolist()), index.codes().packed.tobytes(), tuple(index.facts.items())
 
 
-def steps(rng, strings):
+def make_steps(rng, strings):
     """What an index is asked to do, each a function of it; some rewrite the file, some are longer
     than a page."""
     names = (lambda ids: [f"n{i}" for i in ids]) if strings else (lambda ids: ids)
@@ -77,20 +77,20 @@ class Life:
         return self.states[max(0, done - 1) : done + 1]
 
 
-def live(folder, seed):
+def run_life(folder, seed):
     """The life of an index on a disk that does not fail."""
     rng = np.random.default_rng(seed)
     life, plain = Life(FaultyDisk(folder)), HammingIndex(BITS)
     salts = mock.patch.object(os, "urandom", np.random.default_rng(seed).bytes)
     with life.disk.watching(), mock.patch.object(durable, "LEAST", 4000), salts:
         index = FileIndex(folder / "i", BITS)
-        life.states.append(look(index))
+        life.states.append(read_all(index))
         life.moments.append(len(life.disk.log))
-        for step in steps(rng, strings=seed % 2 == 1):
+        for step in make_steps(rng, strings=seed % 2 == 1):
             step(index)
             step(plain)
-            assert look(index) == look(plain)
-            life.states.append(look(index))
+            assert read_all(index) == read_all(plain)
+            life.states.append(read_all(index))
             life.moments.append(len(life.disk.log))
         index.close()
     return life
@@ -115,25 +115,25 @@ def check_index(folder, files, allowed, rng):
         disk.log += [("sync", disk.inodes), ("sync", None)]
     start = len(disk.log)
     with disk.watching():
-        assert look(FileIndex(folder / "i", mode="r")) in allowed
+        assert read_all(FileIndex(folder / "i", mode="r")) in allowed
         with FileIndex(folder / "i") as index:
-            state = look(index)
+            state = read_all(index)
             assert state in allowed, "what was acknowledged is gone"
             opened = len(disk.log)
             extra = ["extra"] if state[0] and isinstance(state[0][0], str) else [987_654]
             index.add(draw(rng, 1), extra)
-            after = look(index)
+            after = read_all(index)
         with FileIndex(folder / "i", mode="r") as index:
-            assert look(index) == after
+            assert read_all(index) == after
     assert sorted(os.listdir(folder)) == ["i"], "what was unfinished stays behind"
     again = folder.with_name(folder.name + "-again")
     again.mkdir()
     put(again, disk.after_crash(int(rng.integers(start, opened + 1)), rng))
-    assert look(HammingIndex.open(again / "i")) == state, "a second crash lost it"
+    assert read_all(HammingIndex.open(again / "i")) == state, "a second crash lost it"
     return [state]
 
 
-def fresh(folder, name):
+def make_folder(folder, name):
     place = folder / name
     shutil.rmtree(place, ignore_errors=True)
     shutil.rmtree(place.with_name(name + "-again"), ignore_errors=True)
@@ -143,12 +143,12 @@ def fresh(folder, name):
 
 def explore_crashes(folder, seed, count):
     """``count`` states of one life, after any call."""
-    life = live(fresh(folder, "life"), seed)
+    life = run_life(make_folder(folder, "life"), seed)
     rng, told = np.random.default_rng([seed, 1]), Counter()
     for _ in range(count):
         at = int(rng.integers(life.moments[0], len(life.disk.log) + 1))
         files = life.disk.after_crash(at, rng)
-        state = check_index(fresh(folder, "crash"), files, life.allowed(at), rng)
+        state = check_index(make_folder(folder, "crash"), files, life.allowed(at), rng)
         told["with the step in flight" if state[0] != life.allowed(at)[0] else "without it"] += 1
     return told
 
@@ -158,12 +158,12 @@ def explore_errors(folder, seed, error, every=1):
     again; then a crash."""
     told, at = Counter(), 1
     while True:
-        rng, place = np.random.default_rng([seed, at]), fresh(folder, "failing")
+        rng, place = np.random.default_rng([seed, at]), make_folder(folder, "failing")
         disk, plain = FaultyDisk(place, at, error), HammingIndex(BITS)
         with disk.watching(), mock.patch.object(durable, "LEAST", 4000):
             index = open_again(disk, None)
-            for step in steps(np.random.default_rng(seed), strings=seed % 2 == 1):
-                before = look(plain)
+            for step in make_steps(np.random.default_rng(seed), strings=seed % 2 == 1):
+                before = read_all(plain)
                 try:
                     step(index)
                     step(plain)
@@ -173,16 +173,16 @@ def explore_errors(folder, seed, error, every=1):
                     gone |= "the old or the new" in str(end)
                     if gone or index._closed:
                         index = open_again(disk, index)
-                    if gone and look(index) != before:  # it was done before its end was told
+                    if gone and read_all(index) != before:  # it was done before its end was told
                         step(plain)
-                    assert look(index) == look(plain), "half of a step was done"
-            assert look(index) == look(plain)
+                    assert read_all(index) == read_all(plain), "half of a step was done"
+            assert read_all(index) == read_all(plain)
             index.close()
         if disk.calls < at:
             return told
         told["failed calls"] += 1
         files = disk.after_crash(len(disk.log), rng)
-        check_index(fresh(folder, "crash"), files, [look(plain)], rng)
+        check_index(make_folder(folder, "crash"), files, [read_all(plain)], rng)
         at += every
 
 
@@ -202,8 +202,8 @@ def open_again(disk, index):
 def explore_rot(folder, seed, count):
     """Flipped bits, and sectors of zeros or of anything, in a file whose records were all
     acknowledged: it is refused, or nothing is lost; and a repair saves no code that never was."""
-    place = fresh(folder, "life")
-    life = live(place, seed)
+    place = make_folder(folder, "life")
+    life = run_life(place, seed)
     whole, rng, told = (place / "i").read_bytes(), np.random.default_rng([seed, 2]), Counter()
     for _ in range(count):
         data, kind = bytearray(whole), rng.choice(["bit", "zeros", "anything", "cut"])
@@ -216,11 +216,11 @@ def explore_rot(folder, seed, count):
             start = at // SECTOR * SECTOR
             size = min(SECTOR, len(data) - start)
             data[start : start + size] = bytes(size) if kind == "zeros" else rng.bytes(size)
-        rotten = fresh(folder, "rotten")
+        rotten = make_folder(folder, "rotten")
         (rotten / "i").write_bytes(data)
         try:
             with FileIndex(rotten / "i") as index:
-                state = look(index)
+                state = read_all(index)
             # nothing tells that the last record was acknowledged once its mark is gone with it
             lost_end = at // SECTOR * SECTOR + SECTOR >= len(whole)
             assert state == life.states[-1] or lost_end, "damage passed for an unfinished end"
@@ -313,7 +313,7 @@ def explore_files(folder, name, count, seed=0):
     call of it has failed."""
     write, read = WRITERS[name]
     rng, told = np.random.default_rng([seed, 3]), Counter()
-    place = fresh(folder, "written")
+    place = make_folder(folder, "written")
     disk = FaultyDisk(place)
     with disk.watching():
         write(place, 1)
@@ -324,7 +324,7 @@ def explore_files(folder, name, count, seed=0):
     assert old != new
     for _ in range(count):
         at = int(rng.integers(first, len(disk.log) + 1))
-        crashed = fresh(folder, "crash")
+        crashed = make_folder(folder, "crash")
         for path, data in disk.after_crash(at, rng).items():
             (crashed / path).parent.mkdir(exist_ok=True)
             (crashed / path).write_bytes(data)
@@ -333,7 +333,7 @@ def explore_files(folder, name, count, seed=0):
         told["new" if found == new else "old"] += 1
     for error in ERRORS:
         for at in range(1, calls + 1):
-            broken = fresh(folder, "failing")
+            broken = make_folder(folder, "failing")
             write(broken, 1)
             failing = FaultyDisk(broken, at, error)
             with failing.watching():

@@ -57,7 +57,7 @@ def test_damage_in_the_middle_is_refused_and_repaired(tmp_path, record, part, ca
     assert f"900 rows saved\nmissing: record {record + 1} of the journal, bytes" in printed
     lost = set(range(record * 100, record * 100 + 100))
     assert set(FileIndex(new).ids.tolist()) == set(range(1000)) - lost
-    with pytest.raises(rb.Refusal, match="is there already; a repair writes a new file"):
+    with pytest.raises(rb.Refusal, match="exists already; repair writes a new file"):
         repair(path, new)
 
 
@@ -134,7 +134,7 @@ def test_a_torn_record_that_nobody_was_promised_is_dropped(tmp_path):
     assert len(pages) > 5
 
 
-def earlier(verb, ids, codes=None):
+def make_old_record(verb, ids, codes=None):
     """A record as versions before wrote it."""
     payload = journal.FACTS.pack(1, 0, len(ids), 0, 0)
     payload += (b"" if codes is None else codes.packed.tobytes()) + np.array(ids, "<i8").tobytes()
@@ -147,7 +147,11 @@ def test_files_of_earlier_versions_open_and_go_on(tmp_path):
     path, codes = tmp_path / "i", draw(6)
     HammingIndex(64).add(codes[:2], [1, 5]).save(path)
     body = path.read_bytes()
-    records = [earlier(1, [7, 9], codes[2:4]), earlier(2, [5, 7]), earlier(1, [3, 1], codes[4:6])]
+    records = [
+        make_old_record(1, [7, 9], codes[2:4]),
+        make_old_record(2, [5, 7]),
+        make_old_record(1, [3, 1], codes[4:6]),
+    ]
     path.write_bytes(body + b"".join(records))
     assert HammingIndex.open(path).ids.tolist() == [9, 3, 1]
     with FileIndex(path) as index:
@@ -326,7 +330,7 @@ def test_locks_and_folders_that_refuse_are_said_in_a_sentence(tmp_path, monkeypa
     assert rb.Codes.load(tmp_path / "new.npz") == draw(3)
 
 
-def flips(path, load, same, seed, count=400):
+def count_silent_flips(path, load, same, seed, count=400):
     """How many of so many flipped bits of the first 4 KB change what is loaded in silence."""
     whole, rng, silent = path.read_bytes(), np.random.default_rng(seed), 0
     for bit in rng.choice(min(len(whole), 4096) * 8, count, replace=False).tolist():
@@ -352,7 +356,7 @@ def test_facts_have_a_checksum(tmp_path, form):
         return named == facts and shapes == {n: (a.dtype, a.shape) for n, a in arrays.items()}
 
     assert same(_files.read_arrays(path, "thing"))
-    assert flips(path, lambda: _files.read_arrays(path, "thing"), same, seed=0) == 0
+    assert count_silent_flips(path, lambda: _files.read_arrays(path, "thing"), same, seed=0) == 0
 
 
 def test_files_made_before_facts_had_a_checksum_are_read(tmp_path, monkeypatch):

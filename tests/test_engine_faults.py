@@ -12,11 +12,11 @@ import pytest
 import rankbits as rb
 from rankbits.indexes.addresses import open_index
 from rankbits.indexes.engines import connection, postgres
-from test_engines import address_of, check, server, tied  # noqa: F401
+from test_engines import address_of, check, draw_tied, server  # noqa: F401
 
 
-def codes_of(rows, bits=64, seed=0):
-    return tied(np.random.default_rng(seed), rows, bits)
+def draw_codes(rows, bits=64, seed=0):
+    return draw_tied(np.random.default_rng(seed), rows, bits)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def end_connection(index, other):
 
 
 def test_postgres_is_reached_again_after_the_connection_was_lost(place):
-    codes = codes_of(6)
+    codes = draw_codes(6)
     with open_index(place, 64) as index, open_index(place) as other:
         for call, wanted in (
             (lambda: index.add(codes[:3]).count(), 3),
@@ -70,7 +70,7 @@ class LosesReply:
 def test_a_write_to_postgres_is_done_once(place, monkeypatch):
     """Lost in its middle it is done again; lost after the commit it is not, so that ids that were
     not given are numbered once."""
-    codes = codes_of(4)
+    codes = draw_codes(4)
     with open_index(place, 64) as index, open_index(place) as other:
         index._con = LosesReply(index._con)
         index.add(codes)
@@ -92,7 +92,7 @@ def test_a_write_to_postgres_is_done_once(place, monkeypatch):
 
 
 def test_a_postgres_that_stays_away_is_told_and_found_again(place, monkeypatch):
-    codes = codes_of(3)
+    codes = draw_codes(3)
     with open_index(place, 64) as index, open_index(place) as other:
         index.add(codes)
         address = index._address
@@ -107,7 +107,7 @@ def test_a_postgres_that_stays_away_is_told_and_found_again(place, monkeypatch):
 
         index._con = LosesReply(index._con)
         index._address = "postgresql://nobody@127.0.0.1:1/none?connect_timeout=2"
-        with pytest.raises(rb.Refusal, match="whether this call was done is not known"):
+        with pytest.raises(rb.Refusal, match="it is unknown whether this write was done"):
             index.add(codes)
         index._address = address
         assert index.count() == 6
@@ -124,12 +124,12 @@ def test_addresses_that_libpq_takes(place):
         parts = index._con.info
         text = f"postgresql:///{parts.dbname}?host={parts.host}&port={parts.port}&user={parts.user}"
     with open_index(f"{text}&table=t{os.urandom(4).hex()}", 64) as index:
-        assert index.add(codes_of(2)).count() == 2
+        assert index.add(draw_codes(2)).count() == 2
 
 
 def test_duckdb_takes_words_of_sql_and_any_case(request, tmp_path):
     place = address_of("duckdb", request, tmp_path)
-    codes = codes_of(3)
+    codes = draw_codes(3)
     for table in ("select", "ORDER", "table", "Codes", "group"):
         with open_index(place, 64, table=table) as index:
             index.add(codes, ["a", "b", "c"], columns={"price": [1, 2, 3]})
@@ -139,7 +139,7 @@ def test_duckdb_takes_words_of_sql_and_any_case(request, tmp_path):
                 open_index(place, 64, table=table.swapcase())
         with open_index(place, table=table.lower(), mode="r") as index:
             check(index, dict(zip("bc", codes.packed[1:].tolist(), strict=True)), codes)
-    with pytest.raises(rb.Refusal, match="is for rankbits itself"):
+    with pytest.raises(rb.Refusal, match="rankbits uses the table"):
         open_index(place, 64, table="Rankbits_new")
 
 
@@ -165,7 +165,7 @@ def test_writers_of_a_milvus_server_lose_nothing(shared):
         try:
             with open_index(shared, 64) as index:
                 for step in range(5):
-                    index.add(codes_of(10, seed=10 * seed + step))
+                    index.add(draw_codes(10, seed=10 * seed + step))
         except BaseException as error:
             failed.append(error)
 
@@ -189,7 +189,7 @@ def test_a_milvus_server_that_answers_too_late_is_one_sentence(shared, monkeypat
     def search(*_, **__):
         raise Late
 
-    codes = codes_of(4)
+    codes = draw_codes(4)
     with open_index(shared, 64) as index:
         index.add(codes)
         with monkeypatch.context() as slow:
@@ -200,7 +200,7 @@ def test_a_milvus_server_that_answers_too_late_is_one_sentence(shared, monkeypat
 
 
 def test_a_first_add_to_a_milvus_server_drops_nothing(shared):
-    codes = codes_of(4)
+    codes = draw_codes(4)
     numbers, words, late = (open_index(shared, 64) for _ in range(3))
     assert [index.count() for index in (numbers, words, late)] == [0, 0, 0]
     numbers.add(codes, [1, 2, 3, 4])
@@ -208,14 +208,14 @@ def test_a_first_add_to_a_milvus_server_drops_nothing(shared):
         words.add(codes, ["a", "b", "c", "d"])
     late.add(codes[:2], [5, 6])
     assert [index.count() for index in (numbers, words, late)] == [6, 6, 6]
-    with pytest.raises(rb.Refusal, match="Milvus keeps facts of an empty collection only"):
+    with pytest.raises(rb.Refusal, match="Milvus takes facts of an empty collection only"):
         words.remember({"inputs": "elsewhere"})
     assert numbers.remove([1, 2, 3, 4, 5, 6]) == 6
     assert words.has_string_ids is None and words.search(codes, 1).ids.shape == (4, 0)
 
 
 def test_a_milvus_collection_made_in_between_is_left_alone(shared, monkeypatch):
-    codes = codes_of(4)
+    codes = draw_codes(4)
     first, second = open_index(shared, 64), open_index(shared, 64)
     from rankbits.indexes.engines import collection
 
@@ -237,7 +237,7 @@ def test_a_milvus_collection_made_in_between_is_left_alone(shared, monkeypatch):
 
 def test_a_note_of_a_deleted_milvus_file_is_forgotten(request, tmp_path):
     place = address_of("milvus", request, tmp_path)
-    codes = codes_of(3)
+    codes = draw_codes(3)
     with open_index(place, 64) as index:
         index.add(codes)
         index._pending.write("add", "codes", [7, 8, 9], codes.packed)

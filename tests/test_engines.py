@@ -66,7 +66,7 @@ def address_of(engine, request, tmp_path):
     return f"{scheme}:{tmp_path / name}" if scheme else str(tmp_path / name)
 
 
-def tied(rng, rows, bits):
+def draw_tied(rng, rows, bits):
     """Codes near few centres: many equal distances, and equal codes."""
     centres = rng.integers(0, 2, (6, bits))
     flipped = rng.random((rows, bits)) < 2 / bits
@@ -103,7 +103,7 @@ def check(index, truth, queries, among=None):
 @pytest.mark.parametrize(("bits", "strings"), [(64, False), (96, True), (1024, False), (13, True)])
 def test_a_life(address, bits, strings):
     rng = np.random.default_rng(bits)
-    queries = tied(rng, 4, bits)
+    queries = draw_tied(rng, 4, bits)
 
     def name(numbers):
         return [f"{HOSTILE[i % len(HOSTILE)]}{i}"[-1024:] for i in numbers] if strings else numbers
@@ -113,7 +113,7 @@ def test_a_life(address, bits, strings):
         assert index.bits == bits
         check(index, truth, queries)
         for step in range(4):
-            codes = tied(rng, 90, bits)
+            codes = draw_tied(rng, 90, bits)
             ids = name((rng.permutation(200)[:90] - 20 * (not strings)).tolist())
             assert index.add(codes, ids) is index
             truth.update(zip(ids, codes.packed.tolist(), strict=True))
@@ -127,7 +127,7 @@ def test_a_life(address, bits, strings):
         check(index, truth, queries, among=name([998, 999]))
         check(index, truth, queries, among=[])
         if not strings:
-            more = tied(rng, 3, bits)
+            more = draw_tied(rng, 3, bits)
             index.add(more)
             numbered = range(max(truth) + 1, max(truth) + 4)
             truth.update(zip(numbered, more.packed.tolist(), strict=True))
@@ -151,7 +151,7 @@ def test_a_life(address, bits, strings):
 
 def test_hostile_ids(address):
     bits = 64
-    codes = tied(np.random.default_rng(0), len(HOSTILE), bits)
+    codes = draw_tied(np.random.default_rng(0), len(HOSTILE), bits)
     with open_index(address, bits) as index:
         index.add(codes, HOSTILE)
         found = index.search(codes, len(HOSTILE))
@@ -168,7 +168,7 @@ def test_hostile_ids(address):
 
 def test_the_edges_of_whole_numbers(address):
     largest = 2**63 - 1
-    codes = tied(np.random.default_rng(0), 5, 16)
+    codes = draw_tied(np.random.default_rng(0), 5, 16)
     ids = [-largest, -1, 0, 2**53 + 1, largest]
     with open_index(address, 16) as index:
         index.add(codes, ids)
@@ -181,7 +181,7 @@ def test_the_edges_of_whole_numbers(address):
 
 
 def test_refusals_are_one_and_the_same(address):
-    codes = tied(np.random.default_rng(0), 6, 24)
+    codes = draw_tied(np.random.default_rng(0), 6, 24)
     with open_index(address, 24) as index:
         index.add(codes[:4])
         for call, sentence in [
@@ -231,40 +231,40 @@ def test_what_is_not_there(address):
 # other processes
 
 
-def rows_of(batch, rows=20):
+def draw_rows(batch, rows=20):
     return rb.Codes(np.random.default_rng(batch).integers(0, 256, (rows, 8), dtype=np.uint8), 64)
 
 
 MANY = 500  # ids of a batch: enough that its write takes a while
 
 
-def batch_of(number):
+def make_batch(number):
     """A batch of the writer: new ids, and those of the batch before again with new codes."""
     ids = np.arange((number - 1) * MANY, (number + 1) * MANY)
-    return ids, rows_of(number, 2 * MANY)
+    return ids, draw_rows(number, 2 * MANY)
 
 
 def write_until_killed(address, pipe):
     os.setsid()  # so that an engine's own process dies with us
     with open_index(address) as index:
         for number in range(10**6):
-            ids, codes = batch_of(number)
+            ids, codes = make_batch(number)
             index.add(codes, ids)
             pipe.send(number)
 
 
-def expected(batches):
+def replay_batches(batches):
     """What the writer's first ``batches`` batches leave behind."""
     truth = {}
     for number in range(batches):
-        ids, codes = batch_of(number)
+        ids, codes = make_batch(number)
         truth.update(zip(ids.tolist(), codes.packed, strict=True))
     return truth
 
 
-def held(index, truth):
+def holds(index, truth):
     """Whether the index holds exactly ``truth``: ids, and their distances to four codes."""
-    probes = rows_of(65_535, 4)
+    probes = draw_rows(65_535, 4)
     found = index.within(probes, 64)
     packed = np.array(list(truth.values()), np.uint8).reshape(-1, 8)
     for probe, (ids, distances) in zip(probes.packed, found, strict=True):
@@ -302,9 +302,9 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(address, forks, seed):
         pass
     done = len(acknowledged)
     with open_index(address) as index:
-        assert held(index, expected(done)) or held(index, expected(done + 1))
-        index.add(rows_of(5000), np.arange(20) + 10**6)
-        assert index.search(rows_of(5000), 1).distances.tolist() == [[0]] * 20
+        assert holds(index, replay_batches(done)) or holds(index, replay_batches(done + 1))
+        index.add(draw_rows(5000), np.arange(20) + 10**6)
+        assert index.search(draw_rows(5000), 1).distances.tolist() == [[0]] * 20
 
 
 def try_to_open(address, pipe):
@@ -318,9 +318,11 @@ def try_to_open(address, pipe):
 def add_some(address, start, pipe):
     with open_index(address) as index:
         for i in range(15):
-            index.add(rows_of(i))
-            index.add(rows_of(100 + i), np.arange(20) + start)
-            index.add(rows_of(200 + i), -1 - np.arange(20) if start > 10**6 else np.arange(20) - 20)
+            index.add(draw_rows(i))
+            index.add(draw_rows(100 + i), np.arange(20) + start)
+            index.add(
+                draw_rows(200 + i), -1 - np.arange(20) if start > 10**6 else np.arange(20) - 20
+            )
     pipe.send("done")
 
 
@@ -341,7 +343,7 @@ def test_a_second_writer_waits_or_is_refused(address, forks):
             assert index.count() == 2 * 15 * 20 + 3 * 20
         return
     with open_index(address, 64) as index:
-        index.add(rows_of(0))
+        index.add(draw_rows(0))
         with pytest.raises(rb.Refusal, match="is open"):
             open_index(address)
         ours, theirs = forks.Pipe(duplex=False)
@@ -350,7 +352,7 @@ def test_a_second_writer_waits_or_is_refused(address, forks):
         said = ours.recv()
         second.join()
         assert " is open " in said and said.endswith(".") and "\n" not in said
-        index.add(rows_of(1))
+        index.add(draw_rows(1))
         assert index.count() == 40
     with open_index(address) as index:
         assert index.count() == 40
@@ -365,7 +367,7 @@ def duck(request, tmp_path):
 
 
 def test_duckdb_filters_by_columns(duck):
-    codes = tied(np.random.default_rng(0), 40, 96)
+    codes = draw_tied(np.random.default_rng(0), 40, 96)
     price, names = np.arange(40) / 2, [f"n{i}" for i in range(40)]
     with open_index(duck, 96) as index:
         index.add(codes, names, columns={"price": price, "shop": ["x", "y"] * 20})
@@ -391,7 +393,7 @@ def test_duckdb_filters_by_columns(duck):
             with pytest.raises(rb.Refusal, match=sentence):
                 index.search(codes[:1], 1, where=where)
         for columns, sentence in [
-            ({"w0": price}, "is the index's own"),
+            ({"w0": price}, "The index uses the column 'w0' itself"),
             ({"a b": price}, "must be a name of letters"),
             ({"x": price[:3]}, "must have one row for each of codes: 40; got 3"),
             ({"x": codes.packed}, "must be numbers, bools or strings"),
@@ -414,7 +416,7 @@ def test_duckdb_holds_several_tables_and_refuses_others(duck):
         made.execute("CREATE TABLE mine (id BIGINT); CREATE TABLE products AS SELECT 3 AS id")
     with pytest.raises(rb.Refusal, match="table mine was not made by rankbits"):
         open_index(f"{duck}?table=mine", 8)
-    codes = tied(np.random.default_rng(0), 5, 8)
+    codes = draw_tied(np.random.default_rng(0), 5, 8)
     with open_index(f"{duck}?table=a", 8) as a, open_index(duck, 8, table="b") as b:
         a.add(codes)
         b.add(codes[:2])
@@ -434,7 +436,7 @@ def test_duckdb_holds_several_tables_and_refuses_others(duck):
 
 def test_postgres_graph_is_approximate_and_says_so(request, tmp_path):
     place = address_of("postgresql", request, tmp_path)
-    codes = tied(np.random.default_rng(0), 300, 64)
+    codes = draw_tied(np.random.default_rng(0), 300, 64)
     truth = dict(enumerate(codes.packed.tolist()))
     with open_index(place, 64, index="hnsw") as index:
         index.add(codes)
@@ -473,7 +475,7 @@ def test_milvus_finishes_what_was_cut_short(request, tmp_path, monkeypatch):
     from rankbits.indexes.engines import milvus
 
     monkeypatch.setattr(milvus, "ROWS", 10)
-    codes = tied(np.random.default_rng(0), 30, 64)
+    codes = draw_tied(np.random.default_rng(0), 30, 64)
     index = open_index(place, 64).add(codes)
     upsert = index._client.upsert
 
@@ -489,7 +491,7 @@ def test_milvus_finishes_what_was_cut_short(request, tmp_path, monkeypatch):
     from pymilvus import MilvusException as milvus_error
 
     monkeypatch.setattr(index._client, "upsert", dying)
-    with pytest.raises(rb.Refusal, match="finished when it is opened again"):
+    with pytest.raises(rb.Refusal, match="opening it again finishes this write"):
         index.add(codes[::-1], np.arange(30))
     with pytest.raises(rb.Refusal, match="is closed"):
         index.count()
@@ -588,7 +590,7 @@ def test_codes_of_another_encoder_are_refused(address):
 
 
 def test_what_an_index_remembers_survives_its_process(address):
-    codes = tied(np.random.default_rng(4), 5, 12)
+    codes = draw_tied(np.random.default_rng(4), 5, 12)
     facts = {"fingerprint": "0123456789abcdef", "encoder": 'it\'s "here"', "inputs": "ä"}
     with open_index(address, 12) as index:
         index.remember(facts)

@@ -20,10 +20,10 @@ WORDS = np.zeros((3, 8), np.uint8)
 WORDS[:, :2] = CODES.packed
 
 
-def sealed(path, kind, codes, ids, text=0):
+def write_sealed(path, kind, codes, ids, text=0):
     """A file with checksums of whatever is in it."""
     head = Header(kind, 12, 3, 0, text, zlib.crc32(codes), zlib.crc32(ids))
-    body = head.bytes() + codes + ids
+    body = head.to_bytes() + codes + ids
     path.write_bytes(body + bytes(-len(body) % ALIGN))
     return path
 
@@ -33,9 +33,11 @@ def strings(ends, text):
 
 
 def test_sealed_and_right(tmp_path):
-    path = sealed(tmp_path / "i", NUMBERS, WORDS.tobytes(), np.array([7, 8, 9], "<i8").tobytes())
+    path = write_sealed(
+        tmp_path / "i", NUMBERS, WORDS.tobytes(), np.array([7, 8, 9], "<i8").tobytes()
+    )
     assert FileIndex.open(path).codes([7, 8, 9]) == CODES
-    path = sealed(tmp_path / "s", STRINGS, WORDS.tobytes(), strings([0, 1, 2, 3], b"abc"), 3)
+    path = write_sealed(tmp_path / "s", STRINGS, WORDS.tobytes(), strings([0, 1, 2, 3], b"abc"), 3)
     assert HammingIndex.open(path).ids.tolist() == ["a", "b", "c"]
 
 
@@ -50,13 +52,13 @@ def test_sealed_and_wrong(tmp_path):
         ("torn", STRINGS, good, strings([0, 2, 1, 3], b"abc"), 3, "its ids cannot be read"),
         ("bytes", STRINGS, good, strings([0, 1, 2, 3], b"ab\xff"), 3, "its ids cannot be read"),
     ):
-        path = sealed(tmp_path / name, kind, codes, ids, text)
+        path = write_sealed(tmp_path / name, kind, codes, ids, text)
         for open_it in (HammingIndex.open, FileIndex):
             with pytest.raises(rb.Refusal, match=f"truncated or damaged: {said}"):
                 open_it(path)
 
 
-def failing(number):
+def make_failing(number):
     def fails(*given, **more):
         raise OSError(number, os.strerror(number))
 
@@ -67,11 +69,11 @@ def test_a_file_that_may_not_be_touched(tmp_path, monkeypatch):
     path = tmp_path / "i"
     FileIndex(path, 12).add(CODES).close()
     with monkeypatch.context() as patch:
-        patch.setattr(os, "open", failing(errno.EACCES))
+        patch.setattr(os, "open", make_failing(errno.EACCES))
         with pytest.raises(rb.Refusal, match=r"Cannot write .*: Permission denied"):
             lock.open_locked(path)
     with monkeypatch.context() as patch:
-        patch.setattr("builtins.open", failing(errno.EIO))
+        patch.setattr("builtins.open", make_failing(errno.EIO))
         with pytest.raises(rb.Refusal, match=r"Cannot read .*: Input/output error"):
             HammingIndex.open(path)
     assert len(HammingIndex.open(path)) == 3
@@ -89,7 +91,7 @@ def test_a_file_that_is_replaced_while_it_is_locked(tmp_path, monkeypatch):
 
 
 def test_a_file_system_without_links_and_a_quicker_neighbour(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "link", failing(errno.EPERM))
+    monkeypatch.setattr(os, "link", make_failing(errno.EPERM))
     with FileIndex(tmp_path / "i", 12) as index:
         index.add(CODES)
     assert len(HammingIndex.open(tmp_path / "i")) == 3
@@ -109,11 +111,11 @@ def test_a_file_system_without_links_and_a_quicker_neighbour(tmp_path, monkeypat
 def test_a_disk_that_fails_and_cannot_be_put_right_is_let_go(tmp_path, monkeypatch):
     index = FileIndex(tmp_path / "i", 12).add(CODES)
     with monkeypatch.context() as patch:
-        patch.setattr(durable, "_write", failing(errno.EIO))
+        patch.setattr(durable, "_write", make_failing(errno.EIO))
         with pytest.raises(rb.Refusal, match="Input/output error; what was there before is whole"):
             index.add(CODES, [7, 8, 9])
         assert len(index) == 3
-        patch.setattr(os, "ftruncate", failing(errno.EIO))
+        patch.setattr(os, "ftruncate", make_failing(errno.EIO))
         with pytest.raises(rb.Refusal, match="Input/output error"):
             index.add(CODES, [7, 8, 9])
     with pytest.raises(rb.Refusal, match="closed"):

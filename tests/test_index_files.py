@@ -27,7 +27,7 @@ IDS = {
 }
 
 
-def same(a, b):
+def is_same(a, b):
     return a.ids.tolist() == b.ids.tolist() and a.codes() == b.codes() and a.bits == b.bits
 
 
@@ -39,14 +39,14 @@ def test_saved_indexes_come_back(kind, bits, tmp_path):
     index.remove(index.ids[[3, 4, 20]])
     index.save(path)
     for again in (HammingIndex.open(path), HammingIndex.open(path, verify=False)):
-        assert same(again, index)
+        assert is_same(again, index)
         again.add(codes[:2], None if kind != "strings" else ["a", "b"])  # in memory only
         assert again.remove(again.ids[:4]) == 4 and len(again) == 45
-    assert same(HammingIndex.open(path), index)
+    assert is_same(HammingIndex.open(path), index)
     found, wanted = HammingIndex.open(path).search(codes, 5), index.search(codes, 5)
     np.testing.assert_array_equal(found.ids, wanted.ids)
     living = FileIndex(path)
-    assert same(living, index)
+    assert is_same(living, index)
     living.close()
 
 
@@ -92,10 +92,10 @@ def test_a_living_index_is_compacted(tmp_path, monkeypatch):
             if turn == 30:
                 before = FileIndex(path, mode="r")
                 held, ids = before.codes(), before.ids.tolist()
-        assert same(index, plain)
+        assert is_same(index, plain)
         index.compact()
         assert path.stat().st_size == index._body == 128 + 8 * 12 + 8 * 12 + 0
-        assert same(index, plain)
+        assert is_same(index, plain)
         assert before.codes() == held and before.ids.tolist() == ids  # as it was when opened
         index.add(codes, [100, 101, 102, 103])
     assert os.listdir(tmp_path) == ["i"]
@@ -247,7 +247,7 @@ def write_until_killed(path, pipe):
         pipe.send(step)
 
 
-def history(steps):
+def replay_steps(steps):
     plain = HammingIndex(96)
     for step in range(steps):
         take_step(plain, step)
@@ -273,10 +273,10 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path, forks):
             while True:
                 last = ours.recv()
         with FileIndex(path) as again:
-            steps = [n for n in (last + 1, last + 2) if same(again, history(n))]
+            steps = [n for n in (last + 1, last + 2) if is_same(again, replay_steps(n))]
             assert len(steps) == 1
             again.add(draw(1, 96), [10**6])
-        assert len(FileIndex(path, mode="r")) == len(history(steps[0])) + 1
+        assert len(FileIndex(path, mode="r")) == len(replay_steps(steps[0])) + 1
 
 
 def journalled(path):
@@ -301,15 +301,15 @@ def test_a_torn_tail_is_cut_wherever_it_tears(tmp_path):
     for cut in range(ends[0], len(whole)):
         path.write_bytes(whole[:cut])
         kept = max(i for i, end in enumerate(ends) if end <= cut)
-        assert same(HammingIndex.open(path), states[kept])
+        assert is_same(HammingIndex.open(path), states[kept])
     for cut in range(ends[2], len(whole), 32):  # sectors that never reached the disk read as zero
         path.write_bytes(whole[:cut] + bytes(len(whole) - cut))
-        assert same(HammingIndex.open(path), states[2])
+        assert is_same(HammingIndex.open(path), states[2])
     path.write_bytes(whole[: ends[1] + 40])
     with FileIndex(path) as index:
         assert path.stat().st_size == ends[1]
         index.remove("y")
-    assert same(HammingIndex.open(path), index_after(states[1], "y"))
+    assert is_same(HammingIndex.open(path), index_after(states[1], "y"))
 
 
 def index_after(state, name):
@@ -327,7 +327,7 @@ def test_any_flipped_bit_is_seen_or_changes_nothing(tmp_path):
         data[at] ^= 1 << at % 8
         path.write_bytes(data)
         with suppress(rb.Refusal):
-            assert same(HammingIndex.open(path), states[-1])
+            assert is_same(HammingIndex.open(path), states[-1])
             unchanged += 1
     assert unchanged < 3 * 40
 
@@ -361,7 +361,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)  # for 
 """
 
 
-def full_disk(path, limit, reason):
+def run_on_full_disk(path, limit, reason):
     done = subprocess.run(
         [sys.executable, "-c", FULL, path, str(limit)], capture_output=True, text=True, check=True
     )
@@ -377,7 +377,7 @@ def full_disk(path, limit, reason):
 
 def test_a_full_disk_changes_nothing(tmp_path):
     """A limit on the size of a file stands for the disk: write fails with EFBIG there."""
-    assert full_disk(tmp_path / "i", 20_000, "File too large") == ""
+    assert run_on_full_disk(tmp_path / "i", 20_000, "File too large") == ""
 
 
 def test_a_really_full_disk_changes_nothing(tmp_path):
@@ -387,7 +387,7 @@ def test_a_really_full_disk_changes_nothing(tmp_path):
     if subprocess.run(command, capture_output=True).returncode:
         pytest.skip("this machine mounts nothing")
     try:
-        rewritten = full_disk(tmp_path / "i", 0, "No space left on device")
+        rewritten = run_on_full_disk(tmp_path / "i", 0, "No space left on device")
         assert rewritten.endswith("No space left on device; what was there before is whole.")
     finally:
         subprocess.run(["umount", tmp_path], check=True)
@@ -414,7 +414,7 @@ def test_headers_that_lie_are_refused(change, verify, tmp_path):
     assert str(path) in str(caught.value)
 
 
-def lying(verb, kind, rows, first, text, data):
+def make_lying_record(verb, kind, rows, first, text, data):
     payload = journal.FACTS.pack(kind, 0, rows, first, text) + data
     head = journal.HEAD.pack(b"RBJ2", verb, len(payload), zlib.crc32(payload), 5, 1)
     end = bytes(-(len(payload) + 8) % 32) + b"kept" + struct.pack("<I", 5)
@@ -424,19 +424,19 @@ def lying(verb, kind, rows, first, text, data):
 @pytest.mark.parametrize(
     "record",
     [
-        lying(2, 0, 5, 0, 0, b""),
-        lying(2, 0, 2**50, 0, 0, b""),
-        lying(2, 0, 2**63, 0, 0, b""),
-        lying(2, 1, 2, 0, 0, struct.pack("<2q", 1, 1)),
-        lying(1, 0, 1, 2**63 - 1, 0, bytes(9)[:8]),
-        lying(1, 0, 2, 2**63 - 1, 0, bytes(18)),
-        lying(1, 0, 1, 0, 0, b"\xff" * 9),
-        lying(1, 2, 1, 0, 1, bytes(9) + struct.pack("<2Q", 0, 1) + b"a"),
-        lying(1, 2, 1, 0, 1, bytes(9) + struct.pack("<2Q", 0, 1) + b"\xff"),
-        lying(1, 2, 2, 0, 1, bytes(18) + struct.pack("<3Q", 0, 2**63, 1) + b"a"),
-        lying(1, 1, 0, 0, 0, b""),
-        lying(3, 0, 1, 0, 0, bytes(9)),
-        lying(1, 9, 1, 0, 0, bytes(9)),
+        make_lying_record(2, 0, 5, 0, 0, b""),
+        make_lying_record(2, 0, 2**50, 0, 0, b""),
+        make_lying_record(2, 0, 2**63, 0, 0, b""),
+        make_lying_record(2, 1, 2, 0, 0, struct.pack("<2q", 1, 1)),
+        make_lying_record(1, 0, 1, 2**63 - 1, 0, bytes(9)[:8]),
+        make_lying_record(1, 0, 2, 2**63 - 1, 0, bytes(18)),
+        make_lying_record(1, 0, 1, 0, 0, b"\xff" * 9),
+        make_lying_record(1, 2, 1, 0, 1, bytes(9) + struct.pack("<2Q", 0, 1) + b"a"),
+        make_lying_record(1, 2, 1, 0, 1, bytes(9) + struct.pack("<2Q", 0, 1) + b"\xff"),
+        make_lying_record(1, 2, 2, 0, 1, bytes(18) + struct.pack("<3Q", 0, 2**63, 1) + b"a"),
+        make_lying_record(1, 1, 0, 0, 0, b""),
+        make_lying_record(3, 0, 1, 0, 0, bytes(9)),
+        make_lying_record(1, 9, 1, 0, 0, bytes(9)),
     ],
     ids=range(13),
 )

@@ -40,7 +40,7 @@ class Plain:
         return sorted(near, key=lambda pair: pair[0])
 
 
-def listed(ids, distances):
+def to_pairs(ids, distances):
     return list(zip(distances.tolist(), ids.tolist(), strict=True))
 
 
@@ -51,8 +51,8 @@ def check(index, plain, queries, k, radius, among=None, filtered=None):
     assert len(found) == len(close) == len(queries)
     for i, query in enumerate(queries.signs()):
         near = plain.near(query, filtered)
-        assert listed(*found[i]) == near[:k]
-        assert listed(*close[i]) == [pair for pair in near if pair[0] <= radius]
+        assert to_pairs(*found[i]) == near[:k]
+        assert to_pairs(*close[i]) == [pair for pair in near if pair[0] <= radius]
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def draw(rng, rows, bits):
     return rb.pack(rng.integers(0, 2, (rows, bits)))
 
 
-def name_of(kind, numbers):
+def make_names(kind, numbers):
     return [int(x) if kind == "numbers" else f"n°{x}" for x in numbers]
 
 
@@ -88,13 +88,13 @@ def test_any_history_equals_a_plain_list(kind, bits, durable, many_segments, mon
                 index.add(codes)
                 plain.add(codes)
             else:
-                ids = name_of(kind, rng.permutation(200)[:rows])
+                ids = make_names(kind, rng.permutation(200)[:rows])
                 index.add(codes, ids)
                 plain.add(codes, ids)
         else:
-            ids = name_of(kind, rng.integers(0, 200, rows))
+            ids = make_names(kind, rng.integers(0, 200, rows))
             assert index.remove(ids) == plain.remove(ids)
-        most = max(most, len(index._now().segments))
+        most = max(most, len(index.snapshot().segments))
         assert index.count() == len(index) == len(plain.rows)
         assert index.ids.tolist() == [name for name, _ in plain.rows]
         queries, k, radius = draw(rng, 3, bits), int(rng.integers(1, 40)), int(rng.integers(bits))
@@ -103,7 +103,7 @@ def test_any_history_equals_a_plain_list(kind, bits, durable, many_segments, mon
         mask = rng.random(len(index)) < share
         chosen = index.ids[mask].tolist()
         check(index, plain, queries, k, radius, mask, set(chosen))
-        check(index, plain, queries, k, radius, [*chosen, *name_of(kind, [999])], set(chosen))
+        check(index, plain, queries, k, radius, [*chosen, *make_names(kind, [999])], set(chosen))
         if durable and turn % 6 == 0:
             index.close()
             index = FileIndex(path, mode="w")
@@ -148,7 +148,7 @@ def test_what_is_left_out_may_be_all_that_is_near():
     order = rb.hamming_topk(query, codes, 20_000).ids[0]
     index = HammingIndex(64).add(codes)
     index.remove(order[:3000])
-    assert index._now().segments[0].alive is not None
+    assert index.snapshot().segments[0].alive is not None
     np.testing.assert_array_equal(index.search(query, 10).ids[0], order[3000:3010])
     mask = np.ones(len(index), bool)
     mask[np.isin(index.ids, order[3000:7000])] = False
@@ -157,19 +157,19 @@ def test_what_is_left_out_may_be_all_that_is_near():
 
 def test_rows_are_copied_a_logarithmic_number_of_times(monkeypatch):
     copied = []
-    merged = segments.merged
+    merged = segments.merge_segments
 
     def counting(parts, bits):
         copied.append(sum(part.live for part in parts))
         return merged(parts, bits)
 
-    monkeypatch.setattr(segments, "merged", counting)
+    monkeypatch.setattr(segments, "merge_segments", counting)
     index, codes = HammingIndex(64), draw(np.random.default_rng(0), 100, 64)
     for _ in range(2000):
         index.add(codes)
-    assert len(index) == 200_000 and len(index._now().segments) <= 6
+    assert len(index) == 200_000 and len(index.snapshot().segments) <= 6
     assert sum(copied) < 60 * len(index)
-    assert index._now().segments[0].ids.first == 0
+    assert index.snapshot().segments[0].ids.first == 0
 
 
 def test_the_index_owns_its_codes():

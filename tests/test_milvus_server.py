@@ -17,7 +17,7 @@ import pytest
 
 import rankbits as rb
 from rankbits.indexes.addresses import open_index
-from test_engines import check, tied
+from test_engines import check, draw_tied
 
 milvus = pytest.importorskip("milvus", reason="needs pip install --no-deps milvus==2.3.5")
 pytest.importorskip("pymilvus", reason="needs pip install 'rankbits[milvus]'")
@@ -76,7 +76,7 @@ def server(tmp_path_factory):
 @pytest.mark.parametrize(("bits", "strings"), [(64, False), (13, True), (1024, False)])
 def test_a_life_on_a_server(server, bits, strings):
     rng = np.random.default_rng(bits)
-    queries, truth, table = tied(rng, 4, bits), {}, f"life{bits}"
+    queries, truth, table = draw_tied(rng, 4, bits), {}, f"life{bits}"
 
     def name(numbers):
         return [f"'; {i}" for i in numbers] if strings else numbers
@@ -84,7 +84,7 @@ def test_a_life_on_a_server(server, bits, strings):
     with open_index(server.address, bits, table=table) as index:
         check(index, truth, queries)
         for _ in range(2):
-            codes, ids = tied(rng, 90, bits), name(rng.permutation(200)[:90].tolist())
+            codes, ids = draw_tied(rng, 90, bits), name(rng.permutation(200)[:90].tolist())
             index.add(codes, ids)
             truth.update(zip(ids, codes.packed.tolist(), strict=True))
             gone = name([*rng.permutation(200)[:25].tolist(), 999])
@@ -116,7 +116,7 @@ def test_four_processes_add_at_once_and_all_rows_are_there(server):
 
 def test_a_killed_server_loses_nothing_acknowledged(server):
     rng = np.random.default_rng(0)
-    codes, queries = tied(rng, 300, 64), tied(rng, 4, 64)
+    codes, queries = draw_tied(rng, 300, 64), draw_tied(rng, 4, 64)
     with open_index(server.address, 64, table="kept") as index:
         index.add(codes[:200], range(200))
         index.remove(range(50))

@@ -109,7 +109,7 @@ def test_one_row_is_one_row(kind):
     fitted = rb.Projection(4).fit(X)
     assert fitted.transform(kind(X[0])).shape == (1, 4)
     assert fitted.encode(kind(X[0])) == fitted.encode(X[:1])
-    with pytest.raises(rb.Refusal, match="must have dim 6, as what was fitted; got 5"):
+    with pytest.raises(rb.Refusal, match="must have dim 6, as in fit; got 5"):
         fitted.encode(kind(X[0, :5]))
     with pytest.raises(rb.Refusal, match=r"two dimensions \(n, dim\); got shape \(6,\)"):
         rb.Projection(4).fit(X[0])  # one row cannot be fitted to

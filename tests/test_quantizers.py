@@ -13,7 +13,7 @@ from rankbits.data.digits import digits
 from rankbits.quantizers import orthogonal
 from rankbits.quantizers.descent import Adam
 from rankbits.quantizers.householder import LOSSES
-from rankbits.quantizers.projection import nearness
+from rankbits.quantizers.projection import grade_neighbours
 from rankbits.quantizers.rotations import quantization_error
 
 pytestmark = pytest.mark.learned
@@ -301,7 +301,7 @@ def test_projection_reads_a_mapped_file(made, tmp_path):
 
 def test_nearest_neighbours_get_the_shares_of_talr():
     part = torch.randn(1001, 5, generator=torch.Generator().manual_seed(0))
-    found = nearness(part)
+    found = grade_neighbours(part)
     assert found.unique().tolist() == [0, 1, 2, 5, 10]
     counts = {v: (found == v).sum(dim=1).unique().tolist() for v in (1, 2, 5, 10)}
     assert counts == {1: [40], 2: [8], 5: [1], 10: [1]}
@@ -343,7 +343,7 @@ def test_adam_is_that_of_torch():
         (lambda x: rb.H2Q(solver="adam").fit(x), "solver must be one of 'fast', 'sgd'"),
         (lambda x: rb.Projection(0).fit(x), "bits must be a whole number of at least 1; got 0."),
         (lambda x: rb.Projection(4, objective="pcaa").fit(x), "(did you mean 'pca'?)"),
-        (lambda x: rb.Sign().fit(x).encode(x[:, :5]), "must have dim 12, as what was fitted"),
+        (lambda x: rb.Sign().fit(x).encode(x[:, :5]), "must have dim 12, as in fit"),
         (lambda x: rb.Sign().fit(x).encode(x + torch.nan), "embeddings must be finite; row 0"),
         (lambda x: rb.Sign().fit(x).fold(torch.nn.Linear(3, 4)), "with 12 outputs"),
         (lambda x: rb.SupervisedRotation().fit(x, np.arange(5)), "labels must have one row"),

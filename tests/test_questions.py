@@ -392,7 +392,7 @@ def test_lengths_on_one_device_stay_when_another_asks_for_them(monkeypatch):
     draw = np.random.default_rng(14)
     decoder, other = make_decoder(draw, 40), make_decoder(draw, 40)
     index = rb.HammingIndex(40).add(make_codes(draw, 50, 40))
-    (segment,) = index._now().segments
+    (segment,) = index.snapshot().segments
     monkeypatch.setattr(Segment, "on", lambda self, device: self.words)
     there, here = segment.inverse_lengths(decoder, "cuda"), segment.inverse_lengths(decoder)
     assert segment.inverse_lengths(decoder, "cuda") is there

@@ -62,7 +62,7 @@ def test_counts_and_sums_are_those_of_the_definition():
 def test_signs_and_choices_go_both_ways(group, bits):
     signs = np.where(DRAW.normal(size=(9, bits)) > 0, 1, -1).astype(np.float32)
     chosen = tables.choose_by_signs(signs, group)
-    np.testing.assert_array_equal(tables.signs_of(chosen, group, bits), signs)
+    np.testing.assert_array_equal(tables.to_signs(chosen, group, bits), signs)
 
 
 def test_atoms_are_least_squares():

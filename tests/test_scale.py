@@ -15,7 +15,7 @@ import rankbits as rb
 from rankbits import scale
 from rankbits.cli import main
 from rankbits.indexes.addresses import open_index
-from rankbits.scale.cluster import joined, mapped
+from rankbits.scale.cluster import join_cluster, run_parts
 from rankbits.types import Decoder
 
 pytest.importorskip("ray", reason="needs ray")
@@ -25,7 +25,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 @pytest.fixture(scope="module")
 def ray():
-    with joined("local") as found:
+    with join_cluster("local") as found:
         found.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers lack the tests
         yield found
 
@@ -93,7 +93,7 @@ def count_or_die(flag, queries, shard):
 def test_counts_survive_a_killed_worker(ray, rows, tmp_path):
     codes = rb.pack(rows[0])
     parts = [(str(tmp_path / "died"), codes[:9], codes[s : s + 500]) for s in range(0, 1500, 500)]
-    counts = sum(mapped(ray, count_or_die, parts, "count"))
+    counts = sum(run_parts(ray, count_or_die, parts, "count"))
     assert (tmp_path / "died").exists()
     wanted = rb.hamming_counts(codes[:9], codes, [0] * 9, [0] * 1500)
     assert (counts == wanted).all()

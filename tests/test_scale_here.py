@@ -16,7 +16,7 @@ import pytest
 import rankbits as rb
 from rankbits import scale
 from rankbits.indexes.addresses import open_index
-from rankbits.scale.cluster import joined, mapped
+from rankbits.scale.cluster import join_cluster, run_parts
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 12)).astype(np.float32)
@@ -166,10 +166,12 @@ def test_shards_are_judged(here):
 
 def test_a_lost_part_is_sent_again_once():
     ray = Here(losses=1)
-    assert list(mapped(ray, pow, [(2, 3), (3, 2)], "power")) == [8, 9] and ray.sent == 3
+    assert list(run_parts(ray, pow, [(2, 3), (3, 2)], "power")) == [8, 9] and ray.sent == 3
     ray = Here(losses=2)
-    with pytest.raises(rb.Refusal, match=r"Every worker was lost .*: power gives up"):
-        list(mapped(ray, pow, [(2, 3)], "power"))
+    with pytest.raises(
+        rb.Refusal, match="A part lost every worker that took it up: power gives up"
+    ):
+        list(run_parts(ray, pow, [(2, 3)], "power"))
     assert ray.sent == 2
 
 
@@ -178,9 +180,9 @@ def test_what_a_worker_raises_comes_home():
         raise rb.Refusal("This part cannot be.")
 
     with pytest.raises(rb.Refusal, match="This part cannot be"):
-        list(mapped(Here(), refused, [()], "it"))
+        list(run_parts(Here(), refused, [()], "it"))
     with pytest.raises(TaskError, match="by zero"):
-        list(mapped(Here(), divmod, [(1, 0)], "it"))
+        list(run_parts(Here(), divmod, [(1, 0)], "it"))
 
 
 def test_a_start_that_fails_leaves_no_process(monkeypatch):
@@ -193,7 +195,7 @@ def test_a_start_that_fails_leaves_no_process(monkeypatch):
             raise Exception("The node timed out during startup.")
 
     monkeypatch.setitem(sys.modules, "ray", Late(starts=["not yet"]))
-    with pytest.raises(rb.Refusal, match="timed out"), joined("local"):
+    with pytest.raises(rb.Refusal, match="timed out"), join_cluster("local"):
         pass
     assert len(started) == 3
     for process in started:
@@ -211,13 +213,13 @@ def test_a_start_that_takes_too_long_is_tried_again(monkeypatch):
         ray = Here(starts=starts)
         monkeypatch.setitem(sys.modules, "ray", ray)
         if said is None:
-            with joined("local") as found:
+            with join_cluster("local") as found:
                 assert found is ray
         else:
-            with pytest.raises(rb.Refusal) as told, joined("local"):
+            with pytest.raises(rb.Refusal) as told, join_cluster("local"):
                 pass
             assert str(told.value).removesuffix(".") == said.removesuffix(".")
         assert ray.stopped == stopped
     monkeypatch.setitem(sys.modules, "ray", Here(starts=[KeyError("a bug")]))
-    with pytest.raises(KeyError, match="a bug"), joined("local"):
+    with pytest.raises(KeyError, match="a bug"), join_cluster("local"):
         pass

@@ -141,7 +141,7 @@ def test_tables_are_made_when_they_pay(monkeypatch):
     monkeypatch.setattr(tables, "ASKED", 20)
     database, queries = draw(64, 3000, 2)
     index = HammingIndex(64).add(database)
-    lazy = index._now().segments[0].tables
+    lazy = index.snapshot().segments[0].tables
     index.search(queries, 3)  # a batch of 30 counts as 8
     index.within(queries, 2)
     assert lazy._tables is None
@@ -154,7 +154,7 @@ def test_tables_are_made_when_they_pay(monkeypatch):
     index.search(queries, 3)
     assert lazy._tables is not None and 0 < lazy._tables.probe < lazy._tables.scan * 1e6
     index.remove([0])
-    assert index._now().segments[0].tables is lazy
+    assert index.snapshot().segments[0].tables is lazy
     monkeypatch.setenv("RANKBITS_BACKEND", "reference")
     assert lazy.ask(1) is None
 
@@ -198,7 +198,7 @@ def test_tables_asked_for_are_made_whatever_their_size(monkeypatch):
     monkeypatch.setattr(tables, "LARGEST", 0)
     index = HammingIndex(64).add(draw(64, 3000, 2)[0])
     held = index.build_tables()
-    made = index._now().segments[0].tables.ask(1)
+    made = index.snapshot().segments[0].tables.ask(1)
     assert held == sum(x.nbytes for x in made.arrays[1:]) == tables_bytes(64, 3000)
     assert HammingIndex(64).build_tables() == 0
 
@@ -237,7 +237,7 @@ def test_tables_of_a_file_are_kept_beside_it(monkeypatch, tmp_path):
             ids = index.search(queries, 5).ids.tolist()
             rows = hamming_topk(queries, index.codes(), 5).ids
             assert ids == index.ids[rows].tolist()
-            return index._now().segments[0].tables.ask(1)
+            return index.snapshot().segments[0].tables.ask(1)
 
     assert read_tables() is not None
     for damage in (good[:-1], good + b"0", b"", good[:100], good[:-1] + bytes([good[-1] ^ 1])):
@@ -246,7 +246,7 @@ def test_tables_of_a_file_are_kept_beside_it(monkeypatch, tmp_path):
     beside.write_bytes(good)
     with FileIndex(path) as index:
         index.remove([5])
-        assert index._now().segments[0].tables.ask(1) is not None  # struck out of what was read
+        assert index.snapshot().segments[0].tables.ask(1) is not None  # struck out of what was read
         index.compact()
     assert read_tables() is None
     beside.unlink()
@@ -274,4 +274,4 @@ def test_a_shortlist_for_questions_is_found_by_tables(always, monkeypatch):
         plain = HammingIndex(32).add(quantizer.encode(floats)).search(questions, 5, shortlist=50)
     nearest = index.search(questions, 5, shortlist=50)
     assert nearest.ids.tolist() == plain.ids.tolist()
-    assert index._now().segments[0].tables._tables is not None
+    assert index.snapshot().segments[0].tables._tables is not None

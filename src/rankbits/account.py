@@ -96,7 +96,7 @@ def account(quantizer: Quantizer, embeddings: Any, *, seed: int = 0) -> Account:
     >>> account(Projection(64).fit(x), x).recall[10] > account(Projection(8).fit(x), x).recall[10]
     True
     """
-    value = rows.embeddings("embeddings", embeddings)
+    value = rows.check_embeddings("embeddings", embeddings)
     drawn = rows.sample(value, QUERIES + DATABASE, seed)[0].float().cpu()
     order = torch.randperm(len(drawn), generator=torch.Generator().manual_seed(seed))
     asked = min(QUERIES, max(1, len(drawn) // 4))
@@ -200,7 +200,7 @@ def measure_bytes(embeddings: Any, sizes: Sequence[int] | None = None, *, seed: 
     >>> curve.fitted, curve.items, curve.kept[4]["floats"] > curve.kept[1]["floats"]
     (350, 350, True)
     """
-    value = rows.embeddings("embeddings", embeddings)
+    value = rows.check_embeddings("embeddings", embeddings)
     if len(value) < LEAST_ROWS:
         _check.refuse(f"A curve needs at least {LEAST_ROWS} rows; got {len(value):,}.")
     drawn = rows.sample(value, ASKED + 2 * FITTED, seed)[0].float().cpu()

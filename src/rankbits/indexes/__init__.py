@@ -1,4 +1,4 @@
-"""What remembers a database of codes: add, remove, search, within, count."""
+"""Databases of codes that can be searched: add, remove, search, within, count."""
 
 from rankbits.indexes.durable import FileIndex
 from rankbits.indexes.embeddings import Embeddings, quantize_int8

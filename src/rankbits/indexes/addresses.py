@@ -1,4 +1,4 @@
-"""Where an index lives, by its address."""
+"""Open an index by its address."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from rankbits import _check
+from rankbits.indexes.durable import FileIndex
 from rankbits.indexes.index import Index
 
 SCHEMES = ("file", "graph", "duckdb", "postgresql", "postgres", "milvus")
 
 
 def open_index(address: str | os.PathLike[str], bits: int | None = None, **options: Any) -> Index:
-    """Open the index at ``address``, or make it there where ``bits`` are given; no encoder is
-    attached. ``rb.open_index`` (``encoder/indexing.py``) does that, and says what addresses are."""
+    """Open the index at ``address``; with ``bits``, make it if it does not exist.
+
+    No encoder is attached: ``rb.open_index`` does that, and describes addresses.
+    """
     if not isinstance(address, (str, os.PathLike)) or not str(address):
         _check.refuse(f"address must be a path or the address of a database; got {address!r}.")
     text = str(address)
-    # one letter is a drive, not a scheme; and a path object is a path, whatever it is called
+    # a single letter is a drive of Windows; a path object is always a path
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", text) if isinstance(address, str) else None
     name = scheme[1].lower() if scheme else ""
     if scheme is None or (name not in SCHEMES and os.path.exists(text)):
-        return _construct(_import_file_index(), text, bits, options)
+        return _construct(FileIndex, text, bits, options)
     if name not in SCHEMES:
         listed = ", ".join(f"{s}:" for s in SCHEMES)
         _check.refuse(
@@ -35,7 +38,7 @@ def open_index(address: str | os.PathLike[str], bits: int | None = None, **optio
     if not rest:
         _check.refuse(f"The address {text!r} names no place.")
     if name == "file":
-        return _construct(_import_file_index(), rest, bits, options)
+        return _construct(FileIndex, rest, bits, options)
     if name == "graph":
         from rankbits.indexes.engines.graph import GraphIndex
 
@@ -44,42 +47,36 @@ def open_index(address: str | os.PathLike[str], bits: int | None = None, **optio
         from rankbits.indexes.engines.postgres import PostgresIndex
 
         return _construct(PostgresIndex, text, bits, options)
-    place, asked = _split_query(text, rest)
-    twice = asked.keys() & options.keys()
+    place, in_address = _split_query(text, rest)
+    twice = in_address.keys() & options.keys()
     if twice:
         _check.refuse(f"{min(twice)} is given twice: in the address and as an option.")
     if name == "duckdb":
         from rankbits.indexes.engines.duckdb import DuckDBIndex
 
-        return _construct(DuckDBIndex, place, bits, asked | options)
+        return _construct(DuckDBIndex, place, bits, in_address | options)
     from rankbits.indexes.engines.milvus import MilvusIndex
 
-    return _construct(MilvusIndex, place, bits, asked | options)
-
-
-def _import_file_index() -> type[Index]:
-    from rankbits.indexes.durable import FileIndex
-
-    return FileIndex
+    return _construct(MilvusIndex, place, bits, in_address | options)
 
 
 def _split_query(text: str, rest: str) -> tuple[str, dict[str, Any]]:
-    """The place, and the options that follow a question mark: ``table=`` alone."""
+    """Split off the options behind a question mark; the only one is ``table=``."""
     place, _, query = rest.partition("?")
-    asked = dict(parse_qsl(query, keep_blank_values=True))
-    for name in asked:
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    for name in options:
         if name != "table":
             _check.refuse(f"The address {text!r} may ask for table= only; got '{name}'.")
-    return place, asked
+    return place, options
 
 
 def _construct(kind: type, place: str, bits: int | None, options: dict[str, Any]) -> Index:
-    """An index of a class, its options checked by name."""
-    known = list(inspect.signature(kind).parameters)[2:]
+    """Make an index of class ``kind``; refuse an option that it does not have."""
+    allowed = list(inspect.signature(kind).parameters)[2:]
     for name in options:
-        if name not in known:
+        if name not in allowed:
             _check.refuse(
-                f"{kind.__name__} has no option '{name}'{_check.nearest(name, known)}; "
-                f"it has {', '.join(known)}."
+                f"{kind.__name__} has no option '{name}'{_check.nearest(name, allowed)}; "
+                f"it has {', '.join(allowed)}."
             )
     return kind(place, bits, **options)

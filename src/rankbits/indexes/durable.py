@@ -1,4 +1,4 @@
-"""FileIndex: a living index in one file; what it has acknowledged survives the process."""
+"""FileIndex: an index in one file, which keeps every write that returned."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rankbits.indexes import lock
 from rankbits.indexes.file import Header, read_body, replace_whole
 from rankbits.indexes.hamming import HammingIndex
 from rankbits.indexes.ids import Column
-from rankbits.indexes.journal import kept_mark, read_index, record_bytes
+from rankbits.indexes.journal import encode_record, make_mark, read_index
 from rankbits.indexes.segments import Snapshot
 from rankbits.types import Codes
 
@@ -24,13 +24,13 @@ LEAST = 4 << 20  # bytes of journal below which a file is not rewritten
 
 
 class FileIndex(HammingIndex):
-    """A ``HammingIndex`` that lives in the file ``path``, made there where ``bits`` are given.
+    """A ``HammingIndex`` in the file ``path``; with ``bits``, the file is made if it is missing.
 
-    Each ``add`` and ``remove`` is on the disk when it returns: a killed process loses nothing that
-    it acknowledged, and at most the call in flight is there or not, never half. One process writes
-    at a time; ``mode="r"`` reads beside it and sees the index as it was when opened. When the disk
-    is full the call is refused and index and file stay as they were. The file is rewritten, whole,
-    when its journal has outgrown a quarter of it, or by ``compact``.
+    Each ``add`` and ``remove`` is on the disk when it returns. If the process is killed, every call
+    that returned is kept, and the one in progress is kept whole or not at all. One process writes
+    at a time; with ``mode="r"`` others read the index as it was when they opened it. When the disk
+    is full the call is refused, and the index and the file stay as they were. The file is rewritten
+    when its journal has outgrown a quarter of it, and by ``compact``.
 
     >>> import tempfile, pathlib
     >>> from rankbits import pack
@@ -41,11 +41,11 @@ class FileIndex(HammingIndex):
     array([['cat']], dtype=object)
     """
 
-    _body: int  # where the body ends,
-    _end: int  # the journal after it,
-    _limit: int  # and how long the journal may grow
-    _salt: int  # of the journal's records,
-    _number: int  # and how many there are
+    _body: int  # where the body ends
+    _end: int  # where the journal after it ends
+    _limit: int  # how many bytes the journal may have before the file is rewritten
+    _salt: int  # of the journal's records
+    _number: int  # of the last record
 
     def __init__(
         self,
@@ -65,52 +65,51 @@ class FileIndex(HammingIndex):
             contents = read_index(self.path, verify=verify)
             self._state, self._source = contents.state, contents.source
         else:
-            self._begin(bits)
+            self._open_for_writing(bits)
         if bits is not None and self._state.bits != bits:
-            held = self._state.bits
             self.close()
-            _check.refuse(f"{path} holds codes of {held} bits; got bits={bits}.")
+            _check.refuse(f"{path} holds codes of {self._state.bits} bits; got bits={bits}.")
         self.bits = self._state.bits
 
-    def _begin(self, bits: int | None) -> None:
+    def _open_for_writing(self, bits: int | None) -> None:
         if not self.path.exists():
             if bits is None:
                 _check.refuse(f"{self.path} does not exist; give bits to make it.")
             replace_whole(self.path, Snapshot(bits), replace=False)
         self._handle = lock.open_locked(self.path)
         try:
-            # with the lock in hand, what a process killed while rewriting has left is nobody's
+            # nobody else can be writing now: unfinished files were left by a killed process
             real = Path(os.path.realpath(self.path))
             sweep_unfinished(real.parent, real.name)
-            with contextlib.suppress(PermissionError):  # of a folder that may not be listed
-                sync_folder(real.parent)  # the file may have its name only since a moment
+            with contextlib.suppress(PermissionError):  # this folder may not be listed
+                sync_folder(real.parent)  # the file may just have been renamed
             contents = read_index(self.path, verify=self._verify)
             self._check_place()
             self._state, self._source = contents.state, contents.source
-            self._settle(contents.header)
+            self._start_journal(contents.header)
             journal = contents.journal
             self._end, self._number = journal.end, journal.number
             if journal.salt is not None:
                 self._salt = journal.salt
             if os.fstat(self._handle).st_size > self._end:
                 os.ftruncate(self._handle, self._end)
-            if journal.records:  # whoever wrote the last may have been killed before it was synced
+            if journal.records:  # the last writer may have been killed before it synced
                 os.fsync(self._handle)
                 if not journal.kept:
-                    self._mark()
+                    self._mark_kept()
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
                 refuse_write(self.path, error)
             raise
 
-    def _now(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         if self._closed:
             _check.refuse(f"The index {self.path} is closed.")
-        return super()._now()
+        return super().snapshot()
 
-    def _writable(self) -> None:
-        self._now()
+    def _check_writable(self) -> None:
+        self.snapshot()
         if self._mode == "r":
             _check.refuse(f"{self.path} is open for reading: mode='w' writes to it.")
         if self._owner != os.getpid():
@@ -122,95 +121,96 @@ class FileIndex(HammingIndex):
             _check.refuse(f"{self.path} was deleted or replaced by others: open it again.")
 
     def _put(self, state: Snapshot, verb: str, ids: Column, codes: Codes | None) -> None:
-        self._writable()
-        if verb == "remove":  # a journal never speaks of more ids than there are
-            ids = Column(self._state.present(ids.all()))
-        weight = len(ids) * ((self.bits + 7) // 8 + 8)
-        if self._end - self._body + weight > self._limit:
+        self._check_writable()
+        if verb == "remove":  # the journal names only ids that are there
+            ids = Column(self._state.select_present(ids.all()))
+        size = len(ids) * ((self.bits + 7) // 8 + 8)
+        if self._end - self._body + size > self._limit:
             try:
                 return self._rewrite(state)
             except _check.Refusal:  # no room for a second file: the journal needs less
-                self._limit = 2 * (self._end - self._body + weight)
-                self._writable()  # unless the new file took the name and failed only after that
+                self._limit = 2 * (self._end - self._body + size)
+                self._check_writable()  # refuses if the new file is already in place
         if os.fstat(self._handle).st_size != self._end:
             _check.refuse(f"{self.path} was changed by others while it was open: open it again.")
-        data = record_bytes(verb, ids, codes, self._salt, self._number + 1)
+        data = encode_record(verb, ids, codes, self._salt, self._number + 1)
         try:
             _write(self._handle, data, self._end)
         except BaseException as error:
             try:
                 os.ftruncate(self._handle, self._end)
                 os.fsync(self._handle)
-            except OSError:  # nobody can say what is on this disk now
+            except OSError:  # what the file holds now is unknown
                 self.close()
             if isinstance(error, OSError):
                 refuse_write(self.path, error)
             raise
         self._end += len(data)
         self._number += 1
-        self._mark()
+        self._mark_kept()
         self._state = state
 
-    def _mark(self) -> None:
-        """Say of the last record, which is on the disk, that it was acknowledged. The mark itself
-        may be lost: it only tells damage from an unfinished end."""
-        mark = kept_mark(self._salt)
+    def _mark_kept(self) -> None:
+        """Mark the last record, which is on the disk, as acknowledged. The mark itself may be lost:
+        it only tells damage from an unfinished end."""
+        mark = make_mark(self._salt)
         with contextlib.suppress(OSError):
             os.pwrite(self._handle, mark, self._end - len(mark))
 
-    def _describe(self, state: Snapshot) -> None:
-        self._writable()
+    def _put_facts(self, state: Snapshot) -> None:
+        self._check_writable()
         self._rewrite(state)
 
     def compact(self) -> None:
-        """Rewrite the file whole, without a journal and without what was removed."""
+        """Rewrite the file without its journal and without removed rows."""
         with self._writing:
-            self._writable()
+            self._check_writable()
             self._rewrite(self._state)
 
     def build_tables(self) -> int:
-        """As of every ``HammingIndex``; those of the rows in the body of the file are written to
-        ``….tables`` beside it, where the next to open the index finds them. Call it after
-        ``compact``: what is in the journal has no tables in that file."""
+        """Make the tables now, as in ``HammingIndex``, and write those of the rows in the body of
+        the file to ``….tables`` beside it, for the next to open the index. Call ``compact`` first:
+        rows in the journal get no tables in that file."""
         with self._writing:
             size = super().build_tables()
             if self._mode == "w":
-                self._writable()
+                self._check_writable()
                 for segment in self._state.segments:
                     segment.tables.save()
         return size
 
     def _rewrite(self, state: Snapshot) -> None:
-        """Put a file of ``state`` in place, locked before it is anybody's, and search that from now
-        on; readers that began before keep the old one mapped."""
-        kept: list[int] = []
+        """Put a new file of ``state`` in place and search that from now on. It is locked before it
+        takes the name; readers that opened the old file keep it mapped."""
+        new_handles: list[int] = []
 
         def keep(handle: int) -> None:
-            kept.append(os.dup(handle))
-            lock.hold(kept[0], self.path)
+            new_handles.append(os.dup(handle))
+            lock.hold(new_handles[0], self.path)
 
         try:
             header = replace_whole(self.path, state, keep)
         except BaseException:
-            for handle in kept:
+            for handle in new_handles:
                 lock.release(handle)
             raise
         lock.release(self._handle)
-        self._handle = kept[0]
-        self._settle(header)
+        self._handle = new_handles[0]
+        self._start_journal(header)
         self._state = state
         with contextlib.suppress(OSError), open(self.path, "rb") as source:
             body = read_body(source, self.path, verify=False, mapped=not self._verify)
             self._state, self._source = body.state, body.source
 
-    def _settle(self, header: Header) -> None:
+    def _start_journal(self, header: Header) -> None:
+        """Begin an empty journal behind the body."""
         self._body = self._end = header.end
         self._limit = max(LEAST, self._body // 4)
         self._salt, self._number = int.from_bytes(os.urandom(4), "little"), 0
 
     def close(self) -> None:
-        """Let go of the file; everything acknowledged is in it already."""
-        if self._owner != os.getpid():  # the handle was closed by the fork, and the lock stays
+        """Close the file; every write that returned is in it already."""
+        if self._owner != os.getpid():  # the fork closed the handle; the parent keeps the lock
             self._closed, self._handle = True, -1
             return
         with self._writing:
@@ -225,11 +225,12 @@ class FileIndex(HammingIndex):
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, verify: bool = True) -> Self:
-        """The living index at ``path``, for writing."""
+        """Open the index at ``path`` for writing."""
         return cls(path, verify=verify)
 
 
 def _write(handle: int, data: bytes, at: int) -> None:
+    """Write all of ``data`` at byte ``at`` and wait until it is on the disk."""
     view = memoryview(data)
     while len(view):
         done = os.pwrite(handle, view, at)

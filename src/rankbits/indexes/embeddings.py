@@ -1,4 +1,4 @@
-"""Embeddings that stay on the disk: .npy files mapped, and int8 with a scale for each dimension."""
+"""Embeddings that stay on the disk: mapped .npy files, or int8 with a scale for each dimension."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ MOST_HEADER = 1 << 16
 
 
 class Embeddings:
-    """Rows (n, dim) of floats, or of int8 that ``scale`` (dim,) makes floats again; ``rows[i]`` are
-    read when asked for, so that a mapped file costs no memory."""
+    """Rows (n, dim) of floats, or of int8 that ``scale`` (dim,) turns into floats again. Rows of a
+    file are read when they are needed, so that the file takes no memory."""
 
     def __init__(self, values: Any, *, verify: bool = True) -> None:
         self.scale: np.ndarray | None = None
@@ -53,26 +53,26 @@ class Embeddings:
         return rows
 
     def floats(self, rows: np.ndarray) -> np.ndarray:
-        """Rows by number, as float32 (m, dim). Reading a map past the end of its file ends the
-        process, so the length of the file is looked at first."""
+        """The rows with these numbers, as float32 (m, dim)."""
+        # reading a map past the end of its file kills the process, so the length is checked first
         if self._map is not None and self._map.size() < len(self._map):
             _check.refuse(f"{self._path} was cut short while it was open: open it again.")
         floats = np.asarray(self.rows[rows], np.float32)
         return floats if self.scale is None else floats * self.scale
 
 
-def _blocks(source: Embeddings) -> Iterator[np.ndarray]:
+def _read_blocks(source: Embeddings) -> Iterator[np.ndarray]:
     step = max(1, CHUNK // max(1, source.dim))
     for start in range(0, source.count, step):
         yield source.floats(np.arange(start, min(start + step, source.count)))
 
 
 def quantize_int8(embeddings: Any, path: str | os.PathLike[str]) -> None:
-    """Write embeddings (n, dim), an array or a .npy file, as int8 in a quarter of the room.
+    """Write embeddings (n, dim), an array or a .npy file, as int8: a quarter of float32's size.
 
-    Each dimension has a scale of its own, its largest magnitude over 127, so the error of a number
-    is at most half of that. The file is safetensors with ``rows`` and ``scale``; two passes, a few
-    rows in memory at a time.
+    The scale of a dimension is its largest magnitude divided by 127, and the error of a number is
+    at most half the scale. The file is safetensors with ``rows`` and ``scale``. The embeddings are
+    read twice, a few rows at a time.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "small.safetensors"
@@ -86,7 +86,7 @@ def quantize_int8(embeddings: Any, path: str | os.PathLike[str]) -> None:
     _check.not_empty("embeddings", source.count)
     largest = np.zeros(source.dim, np.float32)
     at = 0
-    for block in _blocks(source):
+    for block in _read_blocks(source):
         if not np.isfinite(block).all():
             bad = at + int(np.argmin(np.isfinite(block).all(axis=1)))
             _check.refuse(f"embeddings must be finite; row {bad} has nan or inf.")
@@ -95,20 +95,20 @@ def quantize_int8(embeddings: Any, path: str | os.PathLike[str]) -> None:
     scale = np.where(largest > 0, largest / 127, 1).astype("<f4")
 
     def write(file: IO[bytes]) -> None:
-        head = _header(source.count, source.dim, zlib.crc32(scale.tobytes()), 0)
+        head = _make_header(source.count, source.dim, zlib.crc32(scale.tobytes()), 0)
         file.write(head + scale.tobytes())
         crc = 0
-        for block in _blocks(source):
+        for block in _read_blocks(source):
             small = np.clip(np.rint(block / scale), -127, 127).astype(np.int8)
             crc = zlib.crc32(small.tobytes(), crc)
             file.write(small.tobytes())
         file.seek(0)
-        file.write(_header(source.count, source.dim, zlib.crc32(scale.tobytes()), crc))
+        file.write(_make_header(source.count, source.dim, zlib.crc32(scale.tobytes()), crc))
 
     write_whole(path, write)
 
 
-def _header(count: int, dim: int, scale_crc: int, rows_crc: int) -> bytes:
+def _make_header(count: int, dim: int, scale_crc: int, rows_crc: int) -> bytes:
     facts = {"rankbits": KIND, "crc32.scale": f"{scale_crc:08x}", "crc32.rows": f"{rows_crc:08x}"}
     ends = (0, 4 * dim, 4 * dim + count * dim)
     text = json.dumps({
@@ -121,23 +121,23 @@ def _header(count: int, dim: int, scale_crc: int, rows_crc: int) -> bytes:
 
 
 def _map_int8(path: Path, verify: bool) -> tuple[np.ndarray, np.ndarray, mmap.mmap]:
-    """The int8 rows, mapped, the scale and the map; a header must be exactly ours."""
+    """The mapped int8 rows, the scale and the map; ValueError where it is not such a file."""
     with open(path, "rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         if length > MOST_HEADER:
             raise ValueError
         head = file.read(length)
-        found = json.loads(head)
-        count, dim = found["rows"]["shape"]
-        sums = [int(found["__metadata__"][f"crc32.{name}"], 16) for name in ("scale", "rows")]
+        facts = json.loads(head)
+        count, dim = facts["rows"]["shape"]
+        sums = [int(facts["__metadata__"][f"crc32.{name}"], 16) for name in ("scale", "rows")]
         start = 8 + length
-        if struct.pack("<Q", length) + head != _header(count, dim, *sums) or count < 1 or dim < 1:
+        same = struct.pack("<Q", length) + head == _make_header(count, dim, *sums)
+        whole = os.fstat(file.fileno()).st_size == start + 4 * dim + count * dim
+        if not (same and whole) or count < 1 or dim < 1:
             raise ValueError
-        if os.fstat(file.fileno()).st_size != start + 4 * dim + count * dim:
-            raise ValueError
-        whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    data = memoryview(whole)[start:]
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    data = memoryview(mapped)[start:]
     scale, rows = data[: 4 * dim], data[4 * dim :]
     if zlib.crc32(scale) != sums[0] or (verify and zlib.crc32(rows) != sums[1]):
         raise ValueError
-    return np.frombuffer(rows, np.int8).reshape(count, dim), np.frombuffer(scale, "<f4"), whole
+    return np.frombuffer(rows, np.int8).reshape(count, dim), np.frombuffer(scale, "<f4"), mapped

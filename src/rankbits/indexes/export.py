@@ -1,4 +1,4 @@
-"""Codes and their ids for other libraries: faiss, Arrow, plain arrays."""
+"""Export codes and their ids: to faiss, Arrow or plain arrays."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from rankbits.types import Codes
 KINDS = ("flat", "ivf", "hnsw")
 
 
-def _held(source: HammingIndex | Codes) -> tuple[np.ndarray, Codes]:
+def _read_all(source: HammingIndex | Codes) -> tuple[np.ndarray, Codes]:
+    """All ids and codes; rows of plain ``Codes`` are numbered from 0."""
     if isinstance(source, Codes):
         return np.arange(len(source)), source
     if not isinstance(source, HammingIndex):
         _check.refuse(f"A HammingIndex or Codes are wanted here; got {type(source).__name__}.")
-    state = source._now()
+    state = source.snapshot()
     return state.ids(), state.codes()
 
 
@@ -29,20 +30,20 @@ def to_numpy(source: HammingIndex | Codes) -> tuple[np.ndarray, np.ndarray]:
     >>> to_numpy(HammingIndex(4).add(pack([[1, 1, -1, 1]]), ids=["a"]))
     (array(['a'], dtype=object), array([[208]], dtype=uint8))
     """
-    ids, codes = _held(source)
+    ids, codes = _read_all(source)
     return ids, codes.packed
 
 
 def to_arrow(source: HammingIndex | Codes) -> Any:
     """A ``pyarrow.Table`` of ``id`` (int64 or string) and ``code`` (fixed-size binary).
 
-    The number of bits stands in the table's metadata under ``bits``. Needs the package pyarrow.
+    The table's metadata has the number of bits under ``bits``. Needs the package pyarrow.
     """
     try:
         import pyarrow
     except ImportError:
         _check.refuse("to_arrow needs pyarrow: pip install 'rankbits[parquet]'.")
-    ids, codes = _held(source)
+    ids, codes = _read_all(source)
     width = codes.packed.shape[1]
     data = pyarrow.py_buffer(np.ascontiguousarray(codes.packed))
     column = pyarrow.Array.from_buffers(pyarrow.binary(width), len(codes), [None, data])
@@ -52,56 +53,56 @@ def to_arrow(source: HammingIndex | Codes) -> Any:
 
 
 def to_faiss(source: HammingIndex | Codes, kind: str = "flat", **options: int) -> Any:
-    """A faiss binary index with the same codes, found under the same (whole-number) ids.
+    """A faiss binary index with the same codes and the same ids, which must be whole numbers.
 
     ``"flat"`` is exact; ``"ivf"`` (options ``nlist``, ``nprobe``) and ``"hnsw"`` (``m``, ``ef``)
-    are approximate. Bits are filled up to a multiple of 8 with zeros, which changes no distance:
-    search with ``codes.packed``. Three habits of faiss to know: ``range_search`` means nearer than
-    the radius, not at most; where it finds fewer than k it pads with id -1; equal distances come in
-    any order. Needs the package faiss-cpu.
+    are approximate. Bits are padded with zeros to a multiple of 8, which changes no distance:
+    search with ``codes.packed``. faiss differs from our indexes in three ways: ``range_search``
+    finds what is nearer than the radius, not what is at the radius; where fewer than k are found it
+    pads with id -1; equal distances come in any order. Needs the package faiss-cpu.
     """
     kind = _check.choice("kind", kind, KINDS)
     try:
         import faiss
     except ImportError:
         _check.refuse("to_faiss needs the package faiss-cpu: pip install faiss-cpu.")
-    known = {"flat": (), "ivf": ("nlist", "nprobe"), "hnsw": ("m", "ef")}[kind]
+    allowed = {"flat": (), "ivf": ("nlist", "nprobe"), "hnsw": ("m", "ef")}[kind]
     for name, value in options.items():
-        if name not in known:
-            near = _check.nearest(name, known)
+        if name not in allowed:
+            near = _check.nearest(name, allowed)
             _check.refuse(f"A faiss index of kind '{kind}' has no option '{name}'{near}.")
         _check.whole(name, value, 1)
-    ids, codes = _held(source)
+    ids, codes = _read_all(source)
     if ids.dtype == object:
-        _check.refuse("faiss knows ids that are whole numbers only; this index holds strings.")
+        _check.refuse("faiss takes whole numbers as ids; this index holds strings.")
     bits = 8 * codes.packed.shape[1]
-    made = _empty(faiss, kind, bits, len(codes), options)
+    index = _make_empty(faiss, kind, bits, len(codes), options)
     packed = np.ascontiguousarray(codes.packed)
-    if not made.is_trained:
-        made.train(packed)
-    if kind == "ivf":  # faiss's own ids: its range search answers only without a map around it
-        made.add_with_ids(packed, ids)
-        return made
-    mapped = faiss.IndexBinaryIDMap(made)
-    mapped.add_with_ids(packed, ids)
-    made.this.disown()
-    mapped.own_fields = True
-    return mapped
+    if not index.is_trained:
+        index.train(packed)
+    if kind == "ivf":  # it keeps ids itself, and range_search fails where a map wraps it
+        index.add_with_ids(packed, ids)
+        return index
+    with_ids = faiss.IndexBinaryIDMap(index)
+    with_ids.add_with_ids(packed, ids)
+    index.this.disown()
+    with_ids.own_fields = True
+    return with_ids
 
 
-def _empty(faiss: Any, kind: str, bits: int, rows: int, options: dict[str, int]) -> Any:
+def _make_empty(faiss: Any, kind: str, bits: int, rows: int, options: dict[str, int]) -> Any:
     if kind == "flat":
         return faiss.IndexBinaryFlat(bits)
     if kind == "hnsw":
-        made = faiss.IndexBinaryHNSW(bits, options.get("m", 32))
-        made.hnsw.efSearch = options.get("ef", 64)
-        return made
+        index = faiss.IndexBinaryHNSW(bits, options.get("m", 32))
+        index.hnsw.efSearch = options.get("ef", 64)
+        return index
     _check.not_empty("index", rows)
     nlist = min(options.get("nlist", max(1, int(4 * rows**0.5))), rows)
     coarse = faiss.IndexBinaryFlat(bits)
-    made = faiss.IndexBinaryIVF(coarse, bits, nlist)
-    made.nprobe = min(options.get("nprobe", max(1, nlist // 16)), nlist)
+    index = faiss.IndexBinaryIVF(coarse, bits, nlist)
+    index.nprobe = min(options.get("nprobe", max(1, nlist // 16)), nlist)
     coarse.this.disown()
-    made.own_fields = True
-    made.cp.min_points_per_centroid = 1
-    return made
+    index.own_fields = True
+    index.cp.min_points_per_centroid = 1
+    return index

@@ -1,12 +1,12 @@
-"""An index in one file, byte by byte. All numbers are little-endian; nothing in it can run.
+"""The layout of an index file. All numbers are little-endian; nothing in the file can run.
 
 ```
   0   8  "RANKBITS"
   8   4  uint32  version of this layout: 2 where facts follow the ids, else 1
- 12   4  uint32  how ids stand: 0 counted on from the first, 1 whole numbers, 2 strings
+ 12   4  uint32  kind of ids: 0 counted from the first, 1 whole numbers, 2 strings
  16   8  uint64  bits of a code
  24   8  uint64  rows
- 32   8  int64   the first id (0 unless ids are counted on)
+ 32   8  int64   the first id (0 unless ids are counted)
  40   8  uint64  bytes of all strings (0 unless ids are strings)
  48   4  uint32  crc32 of the codes
  52   4  uint32  crc32 of the ids
@@ -22,8 +22,8 @@
 ...      zero to the next multiple of 32, where a journal may follow (``journal.py``)
 ```
 
-Where each part lies follows from bits, rows and bytes of strings and facts alone, so that no header
-can make two parts overlap, and the sum is held against the length of the file before anything is
+The place of each part is computed from bits, rows and the bytes of strings and facts, so no header
+can make two parts overlap. The sum is compared with the length of the file before anything is
 allocated.
 """
 
@@ -45,7 +45,7 @@ from rankbits import _check
 from rankbits._files import write_whole
 from rankbits.indexes import lock
 from rankbits.indexes.checks import read_facts
-from rankbits.indexes.ids import STRINGS, Column, decode, encode, encoded_size, joined
+from rankbits.indexes.ids import STRINGS, Column, decode_ids, encode_ids, encoded_size, join_columns
 from rankbits.indexes.segments import MOST_BITS, Segment, Snapshot
 from rankbits.indexes.table_files import TableFile
 from rankbits.indexes.tables import LazyTables
@@ -61,7 +61,7 @@ IN_MEMORY = 1 << 28  # bytes; a file up to this size is read when opened, a larg
 
 @dataclass(frozen=True)
 class Header:
-    """The facts of a file, checked against its length."""
+    """What the header of a file says, checked against the length of the file."""
 
     kind: int
     bits: int
@@ -89,20 +89,20 @@ class Header:
     def end(self) -> int:
         return -(-self.facts_end // ALIGN) * ALIGN
 
-    def bytes(self) -> bytes:
+    def to_bytes(self) -> bytes:
         version = WITH_FACTS if self.facts else VERSION
         head = HEAD.pack(MAGIC, version, *astuple(self))
         return head + struct.pack("<I", zlib.crc32(head))
 
 
 def refuse_damaged(path: str | os.PathLike[str], what: str, *, repair: bool = False) -> NoReturn:
-    """``repair``: whether the command of that name can save something."""
+    """Refuse a damaged file; ``repair``: whether ``rankbits repair`` can save some of it."""
     more = f" (rankbits repair {path} -o NEW.index saves what can be read)" if repair else ""
     _check.refuse(f"{path} is truncated or damaged: {what}{more}.")
 
 
 class Source:
-    """The open file behind mapped codes. Reading a map past the end of its file ends the process,
+    """The open file behind mapped codes. Reading a map past the end of its file kills the process,
     so ``check`` is called before each search."""
 
     def __init__(self, handle: int, path: str | os.PathLike[str], head: bytes, end: int) -> None:
@@ -110,13 +110,13 @@ class Source:
 
     def check(self) -> None:
         """Refuse a file that was cut short or overwritten since it was opened."""
-        if not hasattr(os, "pread"):  # Windows, where nobody can cut a mapped file
+        if not hasattr(os, "pread"):  # Windows does not let anyone cut a mapped file
             return
         same = os.pread(self._handle, SIZE, 0) == self._head
         if not same or os.fstat(self._handle).st_size < self._end:
             _check.refuse(
-                f"{self._path} was cut short or overwritten while it was open: open it again. A "
-                "new file takes its place safely by mv, not by cp."
+                f"{self._path} was cut short or overwritten while it was open: open it again. To "
+                "replace an index file safely, use mv, not cp."
             )
 
     def __del__(self) -> None:
@@ -134,6 +134,7 @@ class Body:
 
 
 def read_header(data: bytes, size: int, path: str | os.PathLike[str]) -> Header:
+    """Read and check the header of a file of ``size`` bytes from its first bytes, ``data``."""
     if data[:8] != MAGIC:
         _check.refuse(f"{path} is not a rankbits index file.")
     if len(data) < SIZE:
@@ -149,7 +150,7 @@ def read_header(data: bytes, size: int, path: str | os.PathLike[str]) -> Header:
     header = Header(*facts)
     unused = data[56:124] if version == VERSION else data[68:124]
     if not 1 <= header.bits <= MOST_BITS or header.kind > STRINGS or any(unused):
-        refuse_damaged(path, "its header says what no index can be")
+        refuse_damaged(path, "its header describes no possible index")
     wrong = (header.text and header.kind != STRINGS) or (header.first and header.kind)
     if wrong or header.end > size:
         refuse_damaged(path, "it is shorter than its header says")
@@ -159,41 +160,41 @@ def read_header(data: bytes, size: int, path: str | os.PathLike[str]) -> Header:
 def read_body(
     source: IO[bytes], path: str | os.PathLike[str], *, verify: bool = True, mapped: bool = False
 ) -> Body:
-    """The header, codes and ids of an open file. ``verify`` compares the checksum of the codes.
-    Bodies of more than ``IN_MEMORY`` bytes are mapped, smaller ones where ``mapped`` says so."""
+    """Read the header, codes, ids and facts of an open file. ``verify`` compares the checksum of
+    the codes. A body of more than ``IN_MEMORY`` bytes is mapped, and any body if ``mapped``."""
     size = os.fstat(source.fileno()).st_size
     source.seek(0)
     head = source.read(SIZE)
     header = read_header(head, size, path)
     if not header.rows and not header.facts:
         return Body(header, Snapshot(header.bits))
-    kept = None
+    map_source = None
     if mapped or header.end > IN_MEMORY:
-        kept = Source(source.fileno(), path, head, header.end)
+        map_source = Source(source.fileno(), path, head, header.end)
         view = memoryview(mmap.mmap(source.fileno(), header.end, access=mmap.ACCESS_READ))
     else:
         view = _read_all(source, header.end, path)
     codes, ids = view[SIZE : header.codes_end], view[header.codes_end : header.ids_end]
     if zlib.crc32(ids) != header.ids_crc or any(view[header.facts_end :]):
         refuse_damaged(path, "the checksum of its ids does not match", repair=True)
-    facts = _facts(bytes(view[header.ids_end : header.facts_end]), header, path)
+    facts = _read_facts(bytes(view[header.ids_end : header.facts_end]), header, path)
     if not header.rows:
         return Body(header, Snapshot(header.bits, facts=facts))
     if verify and zlib.crc32(codes) != header.codes_crc:
         refuse_damaged(path, "the checksum of its codes does not match", repair=True)
     words = np.frombuffer(codes, np.uint64).reshape(-1, header.rows)
-    if header.bits % 64 and (words[-1] & pad_bits(header.bits)).any():
+    if header.bits % 64 and (words[-1] & mask_padding(header.bits)).any():
         refuse_damaged(path, "bits are set past the end of a code")
     try:
-        column = decode(header.kind, header.first, header.rows, ids)
+        column = decode_ids(header.kind, header.first, header.rows, ids)
     except ValueError:
         refuse_damaged(path, "its ids cannot be read")
-    if not column.distinct():
+    if not column.is_distinct():
         refuse_damaged(path, "it holds an id twice")
     block = Words(words, header.bits)
     tables = LazyTables(block, TableFile(Path(f"{path}.tables"), head))
-    segment = Segment(block, column, mapped=kept is not None, tables=tables)
-    return Body(header, Snapshot(header.bits, (segment,), facts), kept)
+    segment = Segment(block, column, mapped=map_source is not None, tables=tables)
+    return Body(header, Snapshot(header.bits, (segment,), facts), map_source)
 
 
 def _read_all(source: IO[bytes], size: int, path: str | os.PathLike[str]) -> memoryview:
@@ -205,23 +206,23 @@ def _read_all(source: IO[bytes], size: int, path: str | os.PathLike[str]) -> mem
     return data.data
 
 
-def _facts(data: bytes, header: Header, path: str | os.PathLike[str]) -> dict[str, str]:
+def _read_facts(data: bytes, header: Header, path: str | os.PathLike[str]) -> dict[str, str]:
     try:
         if zlib.crc32(data) != header.facts_crc:
             raise ValueError
         return read_facts(data.decode("ascii")) if data else {}
     except (ValueError, RecursionError):
-        refuse_damaged(path, "what it says of its encoder cannot be read")
+        refuse_damaged(path, "its facts cannot be read")
 
 
-def pad_bits(bits: int) -> np.uint64:
-    """The bits of a code's last word that must be zero, for they lie past its end."""
+def mask_padding(bits: int) -> np.uint64:
+    """The bits of a code's last word that lie past its end and must be zero."""
     ones = np.packbits(np.arange(64) >= (bits - 1) % 64 + 1)
     return np.uint64(ones.view(np.uint64)[0])
 
 
 def write_body(file: IO[bytes], state: Snapshot) -> Header:
-    """Write a snapshot's living rows; the header last, for it holds the checksums."""
+    """Write the rows that are not removed; the header comes last, since it holds the checksums."""
     file.write(bytes(SIZE))
     crc = 0
     for w in range(-(-state.bits // 64)):
@@ -234,8 +235,8 @@ def write_body(file: IO[bytes], state: Snapshot) -> Header:
                 data = np.ascontiguousarray(part).data.cast("B")
                 crc = zlib.crc32(data, crc)
                 file.write(data)
-    kept = [s.ids.kept(s.alive) for s in state.segments]
-    kind, first, parts = encode(joined(kept) if kept else Column(None, 0, 0))
+    columns = [s.ids.keep(s.alive) for s in state.segments]
+    kind, first, parts = encode_ids(join_columns(columns) if columns else Column(None, 0, 0))
     ids_crc, length = 0, 0
     for piece in parts:
         ids_crc = zlib.crc32(piece, ids_crc)
@@ -248,7 +249,7 @@ def write_body(file: IO[bytes], state: Snapshot) -> Header:
     header = Header(kind, state.bits, state.count, first, text, *sums)
     file.write(bytes(header.end - header.facts_end))
     file.seek(0)
-    file.write(header.bytes())
+    file.write(header.to_bytes())
     return header
 
 
@@ -259,8 +260,8 @@ def replace_whole(
     *,
     replace: bool = True,
 ) -> Header:
-    """Put a file of ``state`` in the place of ``path`` in one step. ``keep`` is called with the
-    handle of the new file before it takes its place, while nobody else can know it."""
+    """Replace the file at ``path`` by one of ``state`` in one step. ``keep`` is called with the
+    handle of the new file before it takes the name, while nobody else can open it."""
     headers: list[Header] = []
 
     def write(file: IO[bytes]) -> None:
@@ -274,7 +275,7 @@ def replace_whole(
 
 
 def save(path: str | os.PathLike[str], state: Snapshot) -> None:
-    """What ``HammingIndex.save`` does; a file that another process writes to is left alone."""
+    """Write ``state`` to ``path``; refuse where another process has the file open for writing."""
     handle = lock.open_locked(path) if Path(path).exists() else None
     try:
         replace_whole(path, state)

@@ -1,7 +1,7 @@
 """A column of ids: which id a row has, and which row an id has.
 
-Ids numbered on from one another are kept as their first alone; other whole numbers as int64, looked
-up by binary search; strings as Python's, looked up in a dict. Lookups are made when first needed.
+Ids that follow each other are stored as the first alone, other whole numbers as int64 with a binary
+search, strings as Python's with a dict. What a look-up needs is made when it is first used.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 
 from rankbits.indexes.checks import LARGEST, LONGEST
 
-COUNTED, NUMBERS, STRINGS = 0, 1, 2  # how a column stands in a file
+COUNTED, NUMBERS, STRINGS = 0, 1, 2  # kinds of ids in a file
 
 
 class Column:
-    """The ids of some rows, none twice; never changed once made.
+    """The ids of some rows, none twice; a column never changes.
 
     >>> column = Column(np.array([7, 3, 5]))
     >>> column.rows_of(np.array([5, 6])), column.at(np.array([0]))
@@ -67,7 +67,7 @@ class Column:
         return dict(zip(self._ids.tolist(), range(len(self._ids)), strict=True))
 
     def rows_of(self, wanted: np.ndarray) -> np.ndarray:
-        """The row of each id of ``wanted``, -1 where it is not here."""
+        """The row of each id of ``wanted``; -1 for an id that is not in the column."""
         if not len(self) or not len(wanted) or self.strings != (wanted.dtype == object):
             return np.full(len(wanted), -1, np.int64)
         if self.strings:
@@ -77,35 +77,36 @@ class Column:
             start = self.first or 0
             inside = (wanted >= start) & (wanted <= start + (len(self) - 1))
             return np.where(inside, wanted - start, -1)
-        known, order = self._sorted
-        if wanted.max() < known[0] or wanted.min() > known[-1]:
+        ascending, order = self._sorted
+        if wanted.max() < ascending[0] or wanted.min() > ascending[-1]:
             return np.full(len(wanted), -1, np.int64)
-        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        place = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
         rows = place if order is None else order[place]
-        return np.where(known[place] == wanted, rows, -1)
+        return np.where(ascending[place] == wanted, rows, -1)
 
-    def distinct(self) -> bool:
-        """Whether no id stands twice, which a file could claim falsely."""
+    def is_distinct(self) -> bool:
+        """Whether no id comes twice; a damaged file may break that promise."""
         if self._ids is None:
             return True
         if self.strings:
             return len(self._by_name) == len(self)
-        known, order = self._sorted
-        return order is None or bool((known[1:] > known[:-1]).all())
+        ascending, order = self._sorted
+        return order is None or bool((ascending[1:] > ascending[:-1]).all())
 
     def largest(self, alive: np.ndarray | None) -> int:
-        """The largest whole number among the living rows, of which there is at least one."""
+        """The largest id of the rows in ``alive``, which has at least one; the ids are numbers."""
         if self._ids is None:
             last = len(self) - 1 if alive is None else int(np.flatnonzero(alive)[-1])
             return (self.first or 0) + last
         return int(self._ids.max() if alive is None else self._ids[alive].max())
 
-    def kept(self, alive: np.ndarray | None) -> Column:
+    def keep(self, alive: np.ndarray | None) -> Column:
+        """The column of the rows in ``alive``; None: of all rows."""
         return self if alive is None else Column(self.all()[alive])
 
 
-def joined(columns: list[Column]) -> Column:
-    """One column after another; those that continue each other stay a first number alone."""
+def join_columns(columns: list[Column]) -> Column:
+    """One column of several; if each continues the one before, only the first id is stored."""
     ends = [(c.first or 0, len(c)) for c in columns]
     counted = all(c.first is not None for c in columns)
     if counted and all(a[0] + a[1] == b[0] for a, b in pairwise(ends)):
@@ -113,11 +114,11 @@ def joined(columns: list[Column]) -> Column:
     return Column(np.concatenate([c.all() for c in columns]))
 
 
-def encode(column: Column) -> tuple[int, int, list[bytes | memoryview]]:
-    """How ids stand in a file: their kind, the first where it says all, and the bytes.
+def encode_ids(column: Column) -> tuple[int, int, list[bytes | memoryview]]:
+    """Ids as a file holds them: their kind, the first (if they are counted), and the bytes.
 
-    Whole numbers are little-endian int64; strings are (rows + 1) little-endian uint64, where each
-    begins and the last ends, then all of them in UTF-8.
+    Whole numbers are little-endian int64. Strings are (rows + 1) little-endian uint64, the start of
+    each and the end of the last, then all of them in UTF-8.
     """
     if column.first is not None or not len(column):
         return COUNTED, column.first or 0, []
@@ -132,8 +133,8 @@ def encoded_size(kind: int, rows: int, text: int) -> int:
     return (0, 8 * rows, 8 * (rows + 1) + text)[kind]
 
 
-def decode(kind: int, first: int, rows: int, data: memoryview) -> Column:
-    """Read back ``encode``; ValueError on what it cannot have written."""
+def decode_ids(kind: int, first: int, rows: int, data: memoryview) -> Column:
+    """Read what ``encode_ids`` wrote; ValueError for anything else."""
     if max(rows, first + rows - 1) > LARGEST:
         raise ValueError("ids past the largest")
     if kind == COUNTED:
@@ -148,6 +149,6 @@ def decode(kind: int, first: int, rows: int, data: memoryview) -> Column:
     if b"\0" in text:
         raise ValueError("a string with NUL")
     bounds = ends.tolist()
-    found = np.empty(rows, object)
-    found[:] = [text[a:b].decode() for a, b in pairwise(bounds)]
-    return Column(found)
+    strings = np.empty(rows, object)
+    strings[:] = [text[a:b].decode() for a, b in pairwise(bounds)]
+    return Column(strings)

@@ -1,7 +1,7 @@
-"""The journal: what was added and removed since the file was written whole, at the end of it.
+"""The journal at the end of an index file: what was added and removed since the body was written.
 
-It stands in the same file, not in a neighbour, so that one rename replaces both and no crash can
-pair a body with the journal of another. A record begins at a multiple of 32 bytes:
+It is in the same file as the body, so that one rename replaces both and no crash can pair a body
+with another's journal. A record begins at a multiple of 32 bytes:
 
 ```
   0   4  "RBJ2"
@@ -11,19 +11,19 @@ pair a body with the journal of another. A record begins at a multiple of 32 byt
  20   4  uint32  salt: drawn at random for each journal, the same in all its records
  24   4  uint32  number of the record, from 1
  28   4  uint32  crc32 of bytes 0 to 27
- 32      payload: uint32 how ids stand, uint32 zero, uint64 rows, int64 first id, uint64 bytes of
-         all strings; where codes are added rows x ceil(bits / 8) bytes; the ids as in the body
+ 32      payload: uint32 kind of ids, uint32 zero, uint64 rows, int64 first id, uint64 bytes of
+         all strings; for "add" the codes, rows x ceil(bits / 8) bytes; the ids as in the body
 ...      zero, then 8 bytes that end at a multiple of 32: zero until the record is on the disk, then
          "kept" and the salt
 ```
 
-A record is acknowledged once it is on the disk, and the next is begun after that. So what cannot
-be read is an unfinished end, which nobody was promised, unless a record of a higher number or the
-mark of a kept one stands behind it. That is damage in the middle, and refused; ``repair`` writes a
-new file of all that can be read.
+A record is acknowledged once it is on the disk, and only then is the next one begun. So a record
+that cannot be read is an unfinished end, which was never acknowledged, unless a record with a
+higher number or a "kept" mark follows it. Then the file is damaged and refused; ``repair`` writes
+what can be read to a new file.
 
-Journals of earlier versions begin with "RBJ1": bytes 20 to 27 are zero, and the last 8 are
-"written.". They are read, and go on with records of this kind.
+Records of earlier versions begin with "RBJ1": bytes 20 to 27 are zero, and the last 8 are
+"written.". They are read too, and records of the present kind may follow them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.indexes.file import ALIGN, Header, Source, read_body, refuse_damaged
-from rankbits.indexes.ids import STRINGS, Column, decode, encode, encoded_size
+from rankbits.indexes.ids import STRINGS, Column, decode_ids, encode_ids, encoded_size
 from rankbits.indexes.segments import Segment, Snapshot
 from rankbits.kernels import Words, words
 from rankbits.types import Codes
@@ -50,12 +50,12 @@ WRITTEN, KEPT = b"written.", b"kept"
 VERBS = {"add": 1, "remove": 2}
 HEAD = struct.Struct("<4sIQIII")
 FACTS = struct.Struct("<IIQqQ")
-MOST_TRIED = 1000  # heads behind damage whose payload is read; a hostile file could have millions
+MOST_TRIED = 1000  # heads behind damage that are followed; a hostile file could have millions
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """One thing that was done."""
+    """One ``add`` or ``remove``."""
 
     verb: str
     ids: Column
@@ -64,7 +64,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Head:
-    """The first 32 bytes of a record; ``number`` is 0 where an earlier version wrote it."""
+    """The first 32 bytes of a record; ``number`` is 0 if an earlier version wrote it."""
 
     verb: int
     length: int
@@ -74,13 +74,13 @@ class Head:
 
     @property
     def size(self) -> int:
-        """Bytes of the whole record."""
+        """The bytes of the whole record."""
         return ALIGN + -(-(self.length + len(WRITTEN)) // ALIGN) * ALIGN
 
 
 @dataclass
 class Journal:
-    """What was read: the records in order, and where the next one goes."""
+    """The records that were read, in order, and where the next one goes."""
 
     end: int
     records: list[Record] = field(default_factory=list)
@@ -89,9 +89,9 @@ class Journal:
     kept: bool = True  # whether the last record is marked as kept
 
 
-def record_bytes(verb: str, ids: Column, codes: Codes | None, salt: int, number: int) -> bytes:
-    """A record as it is first written, without its mark."""
-    kind, first, parts = encode(ids)
+def encode_record(verb: str, ids: Column, codes: Codes | None, salt: int, number: int) -> bytes:
+    """The bytes of a record as it is first written, without its mark."""
+    kind, first, parts = encode_ids(ids)
     text = len(parts[1]) if kind == STRINGS else 0
     rows = b"" if codes is None else codes.packed.tobytes()
     payload = b"".join([FACTS.pack(kind, 0, len(ids), first, text), rows, *parts])
@@ -100,23 +100,24 @@ def record_bytes(verb: str, ids: Column, codes: Codes | None, salt: int, number:
     return sealed + bytes(len(WRITTEN) + -(len(sealed) + len(WRITTEN)) % ALIGN)
 
 
-def kept_mark(salt: int) -> bytes:
+def make_mark(salt: int) -> bytes:
+    """The last 8 bytes of a record that was acknowledged."""
     return KEPT + struct.pack("<I", salt)
 
 
 def parse_head(data: bytes) -> Head | None:
-    """The head that these 32 bytes are; None where they are none."""
+    """Read these 32 bytes as a head; None where they are not one."""
     if len(data) < ALIGN or struct.unpack_from("<I", data, 28)[0] != zlib.crc32(data[:28]):
         return None
     mark, *rest = HEAD.unpack_from(data)
     head = Head(*rest)
-    known = head.number > 0 if mark == MARK else mark == FIRST and not head.number + head.salt
-    return head if known and head.verb in VERBS.values() else None
+    valid = head.number > 0 if mark == MARK else mark == FIRST and not head.number + head.salt
+    return head if valid and head.verb in VERBS.values() else None
 
 
 def read_journal(data: bytes, header: Header) -> tuple[Journal, list[str]]:
-    """The whole records in ``data``, what follows the body, and the names of those that are missing
-    between them or were acknowledged and are not whole."""
+    """Read the records in ``data``, all that follows the body. Also returns a description of each
+    gap: records that are missing between others, or that were acknowledged and are not whole."""
     journal, at, missing = Journal(header.end), 0, []
     while at < len(data):
         head = parse_head(data[at : at + ALIGN])
@@ -124,10 +125,10 @@ def read_journal(data: bytes, header: Header) -> tuple[Journal, list[str]]:
         if head is not None and follows(head, journal) and is_whole(head, rest):
             at += head.size
             journal.end, journal.number = header.end + at, head.number or journal.number + 1
-            journal.kept = not head.number or rest[-len(WRITTEN) :] == kept_mark(head.salt)
+            journal.kept = not head.number or rest[-len(WRITTEN) :] == make_mark(head.salt)
             journal.salt = head.salt if head.number else journal.salt
             try:
-                journal.records.append(_parse(head, rest, header.bits))
+                journal.records.append(_parse_record(head, rest, header.bits))
             except ValueError:
                 missing.append(
                     f"record {journal.number} of the journal, before byte {journal.end:,}"
@@ -140,7 +141,7 @@ def read_journal(data: bytes, header: Header) -> tuple[Journal, list[str]]:
             head = None
         start = header.end + at
         if head is None:
-            if find_kept(data[at:], journal):
+            if holds_acknowledged(data[at:], journal):
                 missing.append(f"the journal from byte {start:,} on")
             break
         first, last = journal.number + 1, max(journal.number, head.number - 1)
@@ -152,20 +153,20 @@ def read_journal(data: bytes, header: Header) -> tuple[Journal, list[str]]:
 
 
 def follows(head: Head, journal: Journal) -> bool:
-    """Whether a record is the next one of a journal."""
+    """Whether this head is that of the journal's next record."""
     if not head.number:
         return journal.salt is None
     return head.number == journal.number + 1 and journal.salt in (None, head.salt)
 
 
 def is_whole(head: Head, rest: bytes | memoryview) -> bool:
-    """Whether ``rest``, what comes after the head, begins with all of the head's payload."""
+    """Whether ``rest``, the bytes after the head, has the whole payload."""
     whole = len(rest) >= head.size - ALIGN
     return whole and zlib.crc32(memoryview(rest)[: head.length]) == head.crc
 
 
 def find_heads(rest: bytes, journal: Journal) -> Iterator[tuple[int, Head]]:
-    """Where in ``rest`` a record begins that came later than the journal's next one."""
+    """Find the heads in ``rest`` of records later than the journal's next: place and head."""
     blocks = np.frombuffer(rest, "<u4", len(rest) // ALIGN * (ALIGN // 4)).reshape(-1, 8)
     marks = [int.from_bytes(mark, "little") for mark in (FIRST, MARK)]
     for row in np.flatnonzero(np.isin(blocks[:, 0], marks)).tolist():
@@ -175,20 +176,20 @@ def find_heads(rest: bytes, journal: Journal) -> Iterator[tuple[int, Head]]:
             yield row * ALIGN, head
 
 
-def find_kept(rest: bytes, journal: Journal) -> bool:
-    """Whether something in ``rest``, which begins where the next record should, was acknowledged:
-    a later record was begun, or a mark says so."""
+def holds_acknowledged(rest: bytes, journal: Journal) -> bool:
+    """Whether ``rest``, which begins where the next record should, has an acknowledged record: a
+    later record was begun, or there is a mark."""
     if next(find_heads(rest, journal), None) is not None:
         return True
-    if journal.salt is None:  # the mark of a first record, whose salt is not known
+    if journal.salt is None:  # without a salt, only a mark at the very end can be recognised
         last = rest[-len(WRITTEN) :]
         return len(rest) % ALIGN == 0 and (last == WRITTEN or last.startswith(KEPT))
     blocks = np.frombuffer(rest, "<u8", len(rest) // ALIGN * (ALIGN // 8)).reshape(-1, 4)
-    mark = np.frombuffer(kept_mark(journal.salt), "<u8")[0]
+    mark = np.frombuffer(make_mark(journal.salt), "<u8")[0]
     return bool((blocks[:, 3] == mark).any())
 
 
-def _parse(head: Head, rest: bytes, bits: int) -> Record:
+def _parse_record(head: Head, rest: bytes, bits: int) -> Record:
     verb, payload = head.verb, memoryview(rest)[: head.length]
     if len(payload) < FACTS.size:
         raise ValueError
@@ -199,8 +200,8 @@ def _parse(head: Head, rest: bytes, bits: int) -> Record:
     if FACTS.size + rows * width + encoded_size(kind, rows, text) != len(payload):
         raise ValueError
     split = FACTS.size + rows * width
-    ids = decode(kind, first, rows, payload[split:])
-    if not ids.distinct():
+    ids = decode_ids(kind, first, rows, payload[split:])
+    if not ids.is_distinct():
         raise ValueError
     if not width:
         return Record("remove", ids, None)
@@ -208,8 +209,8 @@ def _parse(head: Head, rest: bytes, bits: int) -> Record:
     return Record("add", ids, packed)
 
 
-def _runs(records: list[Record]) -> Iterator[list[Record]]:
-    """Records that follow each other, do the same and have ids of one kind: done in one step."""
+def _group_runs(records: list[Record]) -> Iterator[list[Record]]:
+    """Group records in a row that have the same verb and kind of ids: one step does them."""
     run: list[Record] = []
     for record in records:
         if run and (run[0].verb, run[0].ids.strings) != (record.verb, record.ids.strings):
@@ -221,14 +222,14 @@ def _runs(records: list[Record]) -> Iterator[list[Record]]:
 
 
 def replay(state: Snapshot, records: list[Record], *, strict: bool = True) -> Snapshot:
-    """The snapshot once all records are done; ValueError where they cannot have been. ``strict``:
-    whether more ids may be removed than there are."""
-    for run in _runs(records):
+    """The snapshot after all records; ValueError where they are impossible. ``strict`` counts it as
+    impossible to remove more ids than there are."""
+    for run in _group_runs(records):
         removed = sum(len(record.ids) for record in run) if run[0].verb == "remove" else 0
         if strict and removed > state.count:
             raise ValueError
         ids = np.concatenate([record.ids.all() for record in run])
-        last = np.sort(_last(ids))  # an id added twice has its later code and its later place
+        last = np.sort(_find_last(ids))  # an id added twice has its later code and place
         strings = ids.dtype == object
         if state.count and state.strings != strings:
             raise ValueError
@@ -236,12 +237,12 @@ def replay(state: Snapshot, records: list[Record], *, strict: bool = True) -> Sn
         if run[0].verb == "add":
             packed = np.concatenate([record.packed for record in run])[last]  # type: ignore[misc]
             added = Words(words(Codes(packed, state.bits)).words, state.bits)
-            state = state.appended(Segment(added, Column(ids[last])))
+            state = state.append(Segment(added, Column(ids[last])))
     return state
 
 
-def _last(ids: np.ndarray) -> np.ndarray:
-    """Where each id stands last."""
+def _find_last(ids: np.ndarray) -> np.ndarray:
+    """The last place of each id."""
     if ids.dtype == object:
         return np.array(list({name: row for row, name in enumerate(ids.tolist())}.values()))
     _, where = np.unique(ids[::-1], return_index=True)
@@ -250,7 +251,7 @@ def _last(ids: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """All that an index file holds; ``source`` where its codes are mapped."""
+    """What an index file holds; ``source`` is set if its codes are mapped."""
 
     state: Snapshot
     header: Header
@@ -265,7 +266,7 @@ def read_index(path: str | os.PathLike[str], *, verify: bool = True) -> Contents
     try:
         with open(path, "rb") as source:
             body = read_body(source, path, verify=verify, mapped=not verify)
-            # what is there now; a writer may be at work behind it
+            # only what is there now: another process may be appending
             size = os.fstat(source.fileno()).st_size - body.header.end
             source.seek(body.header.end)
             journal, missing = read_journal(source.read(max(0, size)), body.header)
@@ -276,5 +277,5 @@ def read_index(path: str | os.PathLike[str], *, verify: bool = True) -> Contents
     try:
         state = replay(body.state, journal.records)
     except ValueError:
-        refuse_damaged(path, "the journal does what no index can do")
+        refuse_damaged(path, "its journal holds impossible records")
     return Contents(state, body.header, journal, body.source)

@@ -1,8 +1,8 @@
-"""One writer at a time: a lock on the index file itself, which ends with the process that holds it.
+"""One writer at a time: a lock on the index file itself, which ends with its process.
 
-A file may be put in the place of a locked one, so whoever has locked looks whether the name still
-means the file, and a new file is locked before it takes the name. A forked child shares its
-parent's lock and could end it; it closes the handles it inherited, and must open the index itself.
+A locked file may be replaced by another, so after locking we check that the name still belongs to
+the file, and a new file is locked before it takes the name. A forked child shares its parent's lock
+and could release it, so it closes the handles it inherited and must open the index itself.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from pathlib import Path
 from rankbits import _check
 
 try:
-    import fcntl  # here, not where it is used: nothing can be imported while Python ends
+    import fcntl  # at the top: while Python shuts down nothing can be imported
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-_held: set[int] = set()
+_locked_handles: set[int] = set()
 
 
 def _close_in_child() -> None:
-    while _held:
-        os.close(_held.pop())
+    while _locked_handles:
+        os.close(_locked_handles.pop())
 
 
 if hasattr(os, "register_at_fork"):
@@ -30,7 +30,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def hold(handle: int, path: str | os.PathLike[str]) -> bool:
-    """Lock an open file for writing; False where another holds it."""
+    """Lock an open file for writing; False where it is locked already."""
     if fcntl is None:
         _check.refuse("Writing to an index file needs a system with file locks (flock).")
     try:
@@ -39,15 +39,15 @@ def hold(handle: int, path: str | os.PathLike[str]) -> bool:
         return False
     except OSError as error:
         reason = os.strerror(error.errno or 0)
-        _check.refuse(f"Cannot lock {path}: {reason}; an index is written on a disk with locks.")
-    _held.add(handle)
+        _check.refuse(f"Cannot lock {path}: {reason}; index files need a disk with locks.")
+    _locked_handles.add(handle)
     return True
 
 
 def release(handle: int) -> None:
-    """Unlock and close. A process forked by others than Python may hold a copy of the handle, and
-    with it the lock, so that closing alone would not end it."""
-    _held.discard(handle)
+    """Unlock and close the file. Closing alone is not enough: a process that was forked outside of
+    Python may have a copy of the handle, and with it the lock."""
+    _locked_handles.discard(handle)
     try:
         fcntl.flock(handle, fcntl.LOCK_UN)
     finally:
@@ -55,7 +55,7 @@ def release(handle: int) -> None:
 
 
 def is_at(handle: int, path: str | os.PathLike[str]) -> bool:
-    """Whether ``path`` is the name of the open file."""
+    """Whether the open file is the one at ``path``."""
     try:
         return os.path.samestat(os.fstat(handle), os.stat(path))
     except FileNotFoundError:
@@ -63,7 +63,7 @@ def is_at(handle: int, path: str | os.PathLike[str]) -> bool:
 
 
 def open_locked(path: str | os.PathLike[str]) -> int:
-    """The handle of an existing file, open for reading and writing and locked."""
+    """Open an existing file for reading and writing, and lock it; returns the handle."""
     while True:
         if not Path(path).is_file():
             _check.refuse(f"{path} does not exist or is not a file.")

@@ -1,4 +1,4 @@
-"""Repair: a new file of all that can be read in a damaged one, and the names of what cannot."""
+"""Repair: write all that can be read in a damaged index file to a new one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rankbits.indexes.segments import Snapshot
 
 @dataclass(frozen=True)
 class Repaired:
-    """What ``repair`` saved: the number of rows, and a sentence on each part that is missing."""
+    """What ``repair`` saved: the number of rows, and a description of each missing part."""
 
     rows: int
     missing: tuple[str, ...]
@@ -25,12 +25,11 @@ class Repaired:
 def repair(
     path: str | os.PathLike[str], out: str | os.PathLike[str], *, doubtful: bool = False
 ) -> Repaired:
-    """Write a new index file ``out`` of what can be read in ``path``, which stays as it is.
+    """Write what can be read in ``path`` to a new index file ``out``; ``path`` is not changed.
 
-    Records of the journal behind a damaged one are done as if it had never been, so an id that only
-    the damaged record removed comes back, and one that it replaced has its older code. Where the
-    checksum of the body's codes fails nobody can say which codes are wrong, so they are all left
-    out, unless ``doubtful`` keeps them.
+    A damaged record of the journal is skipped: an id that only it removed comes back, and an id
+    that it replaced has the older code. If the checksum of the body's codes does not match, some
+    unknown codes are wrong, so all of them are left out unless ``doubtful`` keeps them.
 
     >>> import tempfile, pathlib
     >>> from rankbits import pack
@@ -49,7 +48,7 @@ def repair(
     if not source.is_file():
         _check.refuse(f"{source} does not exist or is not a file.")
     if os.path.lexists(out):
-        _check.refuse(f"{out} is there already; a repair writes a new file.")
+        _check.refuse(f"{out} exists already; repair writes a new file.")
     size, missing = source.stat().st_size, []
     with open(source, "rb") as file:
         header = read_header(file.read(SIZE), size, source)
@@ -66,7 +65,7 @@ def repair(
         try:
             state = replay(state, [record], strict=False)
         except ValueError:
-            missing.append(f"the {number}. record that can be read: its ids are of another kind")
+            missing.append(f"readable record {number} of the journal: its ids are of another kind")
     replace_whole(out, state, replace=False)
     return Repaired(state.count, tuple(missing))
 

@@ -1,4 +1,4 @@
-"""Rerank: a shortlist by bits or by questions of bits, the order by stored floats."""
+"""Rerank: search the codes for a shortlist, and order it by stored embeddings."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from rankbits import _check
-from rankbits.indexes.checks import check_k, distinct_ids
+from rankbits.indexes.checks import parse_distinct_ids
 from rankbits.indexes.embeddings import CHUNK, Embeddings
 from rankbits.indexes.ids import Column
 from rankbits.indexes.index import Index
+from rankbits.indexes.shortlist import order_by_distance
 from rankbits.quantizers import Quantizer
 from rankbits.types import Codes, Questions, Results, pack
 
@@ -18,19 +19,19 @@ DISTANCES = ("euclidean", "inner")
 
 
 class Rerank:
-    """Search codes for a shortlist, then sort it by the embeddings the codes were made of.
+    """Search codes for a shortlist, then order it by the embeddings the codes were made of.
 
-    ``embeddings`` (n, dim) are float or int8, an array or the path of a .npy file or of one that
-    ``quantize_int8`` wrote; a file is mapped, and only the rows of shortlists are read. Row i is
+    ``embeddings`` (n, dim) are floats or int8: an array, a .npy file or a file that
+    ``quantize_int8`` wrote. Files are mapped, and only the rows of shortlists are read. Row i is
     the embedding of id i, or of ``ids[i]``. ``quantizer`` makes the codes of queries; without one
-    they are the signs, or given to ``search``. ``distance="euclidean"`` is the squared distance of
-    rows scaled to length 1, ``"inner"`` the negated inner product of rows as they are.
+    they are the signs, unless ``search`` is given codes. ``distance="euclidean"`` is the squared
+    distance of rows scaled to length 1, ``"inner"`` the negated inner product of rows as they are.
 
     >>> from rankbits import HammingIndex
     >>> rows = np.array([[1.0, 0.1], [1.0, 2.0], [-1.0, 1.0]])
     >>> rerank = Rerank(HammingIndex(bits=2).add(pack(rows)), rows)
-    >>> found = rerank.search(np.array([[2.0, 2.0]]), k=2)
-    >>> found.ids, found.distances.round(3)
+    >>> results = rerank.search(np.array([[2.0, 2.0]]), k=2)
+    >>> results.ids, results.distances.round(3)
     (array([[1, 0]]), array([[0.103, 0.452]], dtype=float32))
     """
 
@@ -53,10 +54,10 @@ class Rerank:
         if ids is None:
             self._ids = Column(None, 0, self.embeddings.count)
         else:
-            self._ids = Column(distinct_ids(ids, self.embeddings.count, "embeddings").copy())
+            self._ids = Column(parse_distinct_ids(ids, self.embeddings.count, "embeddings").copy())
         if quantizer is not None:
-            held = getattr(quantizer, "bits_", None)
-            _check.same_bits(int(held or quantizer.bits or 0), index.bits)
+            fitted = getattr(quantizer, "bits_", None)
+            _check.same_bits(int(fitted or quantizer.bits or 0), index.bits)
 
     def search(
         self,
@@ -72,11 +73,11 @@ class Rerank:
         """The k nearest of a shortlist, (Q, min(k, candidates)): ids, and distances as float32.
 
         The shortlist holds the ``factor`` x k nearest, or ``shortlist`` of them (at least k), by
-        Hamming distance (``ask="codes"``) or by float questions (``"questions"``); None: what the
-        quantizer prefers. Equal distances keep its order. ``codes`` are the codes or the questions
-        of the queries, where they are at hand already.
+        Hamming distance (``ask="codes"``) or by float questions (``"questions"``); by default as
+        the quantizer prefers. Equal distances keep the order of the shortlist. ``codes``: the codes
+        or questions of the queries, if you have them already.
         """
-        k = check_k(k)
+        k = _check.cutoff(k)
         wide = k * _check.whole("factor", factor, 1)
         if shortlist is not None:
             wide = max(k, _check.whole("shortlist", shortlist, 1))
@@ -91,46 +92,39 @@ class Rerank:
             codes = self._encode(floats, ask)
         _check.same_length("codes", len(codes), "queries", len(floats))
         near = self.index.search(codes, wide, among=among)
-        return self._sorted(floats, near.ids, min(k, near.ids.shape[1]))
+        return self._order(floats, near.ids, k)
 
     def _encode(self, queries: np.ndarray, ask: str | None) -> Codes | Questions:
         preferred = "codes" if self.quantizer is None else self.quantizer.asks_with
-        floats = _check.choice("ask", ask or preferred, ("codes", "questions")) == "questions"
+        by_floats = _check.choice("ask", ask or preferred, ("codes", "questions")) == "questions"
         if self.quantizer is not None:
-            return self.quantizer.ask(queries) if floats else self.quantizer.encode(queries)
+            return self.quantizer.ask(queries) if by_floats else self.quantizer.encode(queries)
         if queries.shape[1] != self.index.bits:
             _check.refuse(
                 f"Queries of dimension {queries.shape[1]} do not make {self.index.bits} bits by "
                 "their signs: give Rerank the quantizer that made the codes, or search the codes."
             )
-        return Questions(queries) if floats else pack(queries)
+        return Questions(queries) if by_floats else pack(queries)
 
-    def _sorted(self, queries: np.ndarray, ids: np.ndarray, k: int) -> Results:
+    def _order(self, queries: np.ndarray, ids: np.ndarray, k: int) -> Results:
+        """The k nearest of the shortlists ``ids`` (Q, S) by the stored embeddings."""
         rows = self._ids.rows_of(ids.reshape(-1)).reshape(ids.shape)
         if (rows < 0).any():
             unknown = ids[rows < 0].tolist()[0]
-            _check.refuse(f"The index found id {unknown!r}, of which there is no embedding.")
+            _check.refuse(f"The index found id {unknown!r}, which has no embedding.")
         if self.distance == "euclidean":
-            queries = queries / _lengths(queries)
-        out_ids = np.empty((len(ids), k), ids.dtype)
-        out = np.empty((len(ids), k), np.float32)
+            queries = queries / _measure_lengths(queries)
         step = max(1, CHUNK // max(1, ids.shape[1] * self.embeddings.dim))
-        for start in range(0, len(ids), step):
-            part = slice(start, start + step)
-            far = self._distances(queries[part], rows[part])
-            order = np.argsort(far, axis=1, kind="stable")[:, :k]
-            out[part] = np.take_along_axis(far, order, 1)
-            out_ids[part] = np.take_along_axis(ids[part], order, 1)
-        return Results(out_ids, out)
+        return order_by_distance(ids, k, step, lambda at: self._measure(queries[at], rows[at]))
 
-    def _distances(self, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def _measure(self, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """(B, S) distances of queries to the embeddings of ``rows``."""
-        found = self.embeddings.floats(rows.reshape(-1))
-        inner = np.matmul(found.reshape(*rows.shape, -1), queries[:, :, None])[:, :, 0]
+        stored = self.embeddings.floats(rows.reshape(-1))
+        inner = np.matmul(stored.reshape(*rows.shape, -1), queries[:, :, None])[:, :, 0]
         if self.distance == "inner":
             far = -inner
         else:
-            far = 2 - 2 * inner / _lengths(found).reshape(rows.shape)
+            far = 2 - 2 * inner / _measure_lengths(stored).reshape(rows.shape)
             far = np.maximum(far, 0)
         if not np.isfinite(far).all():
             bad = rows[~np.isfinite(far)][0]
@@ -138,7 +132,7 @@ class Rerank:
         return far
 
 
-def _lengths(rows: np.ndarray) -> np.ndarray:
+def _measure_lengths(rows: np.ndarray) -> np.ndarray:
     """Euclidean lengths (n, 1); a row of zeros, which has no direction, counts as length 1."""
-    found = np.sqrt(np.einsum("nd,nd->n", rows, rows))[:, None]
-    return np.where(found > 0, found, np.float32(1))
+    lengths = np.sqrt(np.einsum("nd,nd->n", rows, rows))[:, None]
+    return np.where(lengths > 0, lengths, np.float32(1))

@@ -1,17 +1,18 @@
-"""Exact search of a snapshot: each segment by the kernels, and their findings merged.
+"""Exact search of a snapshot: the kernels search each segment, and the results are merged.
 
-A segment that has tables (``tables.py``) is asked by them first, and scanned for the queries that
+A segment that has tables (``tables.py``) is looked up in them, and scanned for the queries that
 they give up.
 
-Rows that may not be found (removed, or not among the wanted) are left out in one of two ways.
-Candidates are gathered into a block of their own, where they are few or the queries many. Otherwise
-the whole segment is searched for somewhat more than k, and what may not be found is struck out; a
-query that is left with fewer than k falls back to the first way.
+Rows that may not be found (removed, or not ``among`` the wanted) are left out in one of two ways.
+If candidates are few or queries many, the candidates are gathered into a block of their own.
+Otherwise the whole segment is searched for somewhat more than k, and rows that may not be found are
+struck out; a query that is left with fewer than k is answered in the first way.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -29,19 +30,19 @@ from rankbits.kernels import (
 )
 from rankbits.types import Codes, Results
 
-GATHER = 64  # rows scanned in the time that one row out of order is gathered
+GATHER = 64  # rows that can be scanned in the time that gathering one takes
 
 
-def candidates(
+def list_candidates(
     state: Snapshot, mask: np.ndarray | None, ids: np.ndarray | None, queries: int
 ) -> list:
-    """For each segment what may be found: None for all rows, a mask (n,), or the row numbers where
-    it pays to gather them for so many queries."""
+    """What may be found in each segment: None for all rows, a mask (n,), or row numbers where it
+    pays to gather them for so many ``queries``."""
     if mask is None and ids is None:
         return [s.alive for s in state.segments]
     if ids is not None:
-        found = zip(state.find(ids), state.segments, strict=True)
-        return [_of_rows(rows, segment, queries) for rows, segment in found]
+        pairs = zip(state.find(ids), state.segments, strict=True)
+        return [_choose_rows_or_mask(rows, segment, queries) for rows, segment in pairs]
     assert mask is not None
     out, at = [], 0
     for segment in state.segments:
@@ -51,19 +52,19 @@ def candidates(
             full = np.zeros(len(segment.words), bool)
             full[segment.alive] = part
             part = full
-        gather = _pays(int(np.count_nonzero(part)), len(part), queries)
+        gather = _pays_to_gather(int(np.count_nonzero(part)), len(part), queries)
         out.append(np.flatnonzero(part) if gather else part)
     return out
 
 
-def _pays(few: int, rows: int, queries: int) -> bool:
-    """Whether gathering ``few`` of ``rows`` costs less than what the queries then need not scan."""
+def _pays_to_gather(few: int, rows: int, queries: int) -> bool:
+    """Whether gathering ``few`` of the rows costs less than it saves the queries to scan."""
     return GATHER * few <= queries * (rows - few) or not few
 
 
-def _of_rows(rows: np.ndarray, segment: Segment, queries: int) -> np.ndarray:
-    """Row numbers, ascending and each once, or the mask of them."""
-    if _pays(len(rows), len(segment.words), queries):
+def _choose_rows_or_mask(rows: np.ndarray, segment: Segment, queries: int) -> np.ndarray:
+    """The row numbers, ascending and each once, or their mask."""
+    if _pays_to_gather(len(rows), len(segment.words), queries):
         rows = np.sort(rows)
         return rows[np.diff(rows, prepend=-1) > 0]
     mask = np.zeros(len(segment.words), bool)
@@ -74,7 +75,7 @@ def _of_rows(rows: np.ndarray, segment: Segment, queries: int) -> np.ndarray:
 def _all_topk(
     queries: Words | LaidOut, segment: Segment, k: int, device: str | None = None
 ) -> Results:
-    """The nearest of all rows, the removed ones too, by a scan."""
+    """The nearest of all rows, removed ones included, by a scan."""
     if isinstance(queries, Words):
         return hamming_topk(queries, segment.on(device), k)
     inverses = None
@@ -86,12 +87,12 @@ def _all_topk(
 def _allowed_topk(
     queries: Words | LaidOut, segment: Segment, k: int, mask: np.ndarray | None, device: str | None
 ) -> Results:
-    """The nearest of the rows in ``mask``, or of all: by a scan or, of codes, by tables."""
+    """The nearest of the rows in ``mask`` (None: of all), by tables or by a scan."""
 
-    def scan(asked: Words | LaidOut = queries) -> Results:
+    def scan(some_queries: Words | LaidOut = queries) -> Results:
         if mask is None:
-            return _all_topk(asked, segment, k, device)
-        return _mask_topk(asked, segment, k, mask)
+            return _all_topk(some_queries, segment, k, device)
+        return _mask_topk(some_queries, segment, k, mask)
 
     if not isinstance(queries, Words) or device is not None:
         return scan()
@@ -102,7 +103,7 @@ def _allowed_topk(
     def look_up(tables: Tables) -> Results:
         nearest, left = tables_topk(queries, tables, min(k, allowed), mask)
         if len(left):
-            rest = scan(_of(queries, left))
+            rest = scan(_take_queries(queries, left))
             nearest.ids[left], nearest.distances[left] = rest.ids, rest.distances
         return nearest
 
@@ -112,46 +113,47 @@ def _allowed_topk(
 
 
 def _rows_topk(queries: Words | LaidOut, segment: Segment, k: int, rows: np.ndarray) -> Results:
-    """The nearest of some rows."""
+    """The nearest of these rows, which are gathered."""
     block = segment.gather(rows)
     if isinstance(queries, Words):
-        found = hamming_topk(queries, block, k)
+        nearest = hamming_topk(queries, block, k)
     else:
         inverses = None
         if queries.decoder is not None:
             inverses = segment.inverse_lengths_at(queries.decoder, rows)
-        found = question_topk(queries, block.prefix(queries.bits), k, inverses=inverses)
-    return Results(rows[found.ids], found.distances)
+        nearest = question_topk(queries, block.prefix(queries.bits), k, inverses=inverses)
+    return Results(rows[nearest.ids], nearest.distances)
 
 
-def _kind_of_distances(queries: Words | LaidOut) -> type:
+def _distance_type(queries: Words | LaidOut) -> type:
     return np.int32 if isinstance(queries, Words) else np.float32
 
 
 def _mask_topk(queries: Words | LaidOut, segment: Segment, k: int, mask: np.ndarray) -> Results:
+    """The nearest of the rows in ``mask``: those of all rows, less what the mask strikes out."""
     total, allowed = len(mask), int(np.count_nonzero(mask))
     k = min(k, allowed)
     ids = np.empty((len(queries), k), np.int64)
-    distances: np.ndarray = np.empty((len(queries), k), _kind_of_distances(queries))
+    distances: np.ndarray = np.empty((len(queries), k), _distance_type(queries))
     left = np.arange(len(queries))
     more = math.ceil(1.25 * k * total / allowed) + 16
     for fetch in (more, 16 * more):
         if fetch >= total // 2 or not len(left):
             break
-        found = _all_topk(_of(queries, left), segment, fetch)
-        good = mask[found.ids]
+        nearest = _all_topk(_take_queries(queries, left), segment, fetch)
+        good = mask[nearest.ids]
         done = good.sum(axis=1) >= k
         order = np.argsort(~good[done], axis=1, kind="stable")[:, :k]
-        ids[left[done]] = np.take_along_axis(found.ids[done], order, 1)
-        distances[left[done]] = np.take_along_axis(found.distances[done], order, 1)
+        ids[left[done]] = np.take_along_axis(nearest.ids[done], order, 1)
+        distances[left[done]] = np.take_along_axis(nearest.distances[done], order, 1)
         left = left[~done]
     if len(left):
-        found = _rows_topk(_of(queries, left), segment, k, np.flatnonzero(mask))
-        ids[left], distances[left] = found.ids, found.distances
+        nearest = _rows_topk(_take_queries(queries, left), segment, k, np.flatnonzero(mask))
+        ids[left], distances[left] = nearest.ids, nearest.distances
     return Results(ids, distances)
 
 
-def _of(queries: Words | LaidOut, rows: np.ndarray) -> Words | LaidOut:
+def _take_queries(queries: Words | LaidOut, rows: np.ndarray) -> Words | LaidOut:
     if len(rows) == len(queries):
         return queries
     if isinstance(queries, LaidOut):
@@ -162,32 +164,37 @@ def _of(queries: Words | LaidOut, rows: np.ndarray) -> Words | LaidOut:
 def topk(
     state: Snapshot, queries: Codes | LaidOut, k: int, allowed: list, device: str | None = None
 ) -> Results:
-    """(Q, min(k, candidates)) ids and distances, ties by order of insertion."""
+    """The k nearest, (Q, min(k, candidates)) ids and distances; ties by order of insertion."""
     parts = []
     laid_out = queries if isinstance(queries, LaidOut) else words(queries)
     for segment, rows in zip(state.segments, allowed, strict=True):
         if rows is None or rows.dtype == bool:
-            found = _allowed_topk(laid_out, segment, k, rows, device)
+            nearest = _allowed_topk(laid_out, segment, k, rows, device)
         elif len(rows):
-            found = _rows_topk(laid_out, segment, k, rows)
+            nearest = _rows_topk(laid_out, segment, k, rows)
         else:
             continue
-        parts.append((segment.ids.at(found.ids), found.distances))
+        parts.append((segment.ids.at(nearest.ids), nearest.distances))
     if len(parts) == 1:
         return Results(*parts[0])
     if not parts:
         empty = np.empty((len(queries), 0), np.int64)
         ids = empty.astype(object) if state.strings else empty
-        return Results(ids, empty.astype(_kind_of_distances(laid_out)))
+        return Results(ids, empty.astype(_distance_type(laid_out)))
+    return merge_nearest(parts, k)
+
+
+def merge_nearest(parts: Iterable[tuple[np.ndarray, ...]], k: int) -> Results:
+    """The k nearest of several lists, ids and distances (Q, S); ties by the order of the lists."""
     ids, distances = (np.concatenate(side, axis=1) for side in zip(*parts, strict=True))
     order = np.argsort(distances, axis=1, kind="stable")[:, :k]
     return Results(np.take_along_axis(ids, order, 1), np.take_along_axis(distances, order, 1))
 
 
-def _near(
+def _find_within(
     queries: Words, segment: Segment, radius: int, rows: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(query, row, distance) of what lies within the radius, by query, distance and row."""
+    """(query, row, distance) of each row within the radius, by query, distance and row."""
     gather = rows is not None and rows.dtype != bool
     block = segment.gather(rows) if gather else segment.words  # type: ignore[arg-type]
 
@@ -215,7 +222,7 @@ def within(state: Snapshot, queries: Codes, radius: int, allowed: list) -> Resul
     laid_out = words(queries)
     for segment, rows in zip(state.segments, allowed, strict=True):
         if rows is None or len(rows):
-            owner, row, far = _near(laid_out, segment, radius, rows)
+            owner, row, far = _find_within(laid_out, segment, radius, rows)
             parts.append((owner, segment.ids.at(row), far))
     if not parts:
         none = np.empty(0, object if state.strings else np.int64)

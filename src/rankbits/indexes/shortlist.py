@@ -1,7 +1,7 @@
-"""A shortlist, by Hamming distance or by weights, put in order by the floats of the questions.
+"""Search by questions: list near codes by Hamming distance or by weights, then order the list.
 
-It needs nothing but the codes of the ids that were found, so that every engine gives the same order
-for the same shortlist.
+Ordering needs only the codes of the listed ids, so every engine gives the same order for the same
+shortlist.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ AT_ONCE = 1 << 20  # codes of shortlists in memory at a time
 
 
 def choose_width(k: int) -> int:
-    """How many to list where k are wanted and nobody said: enough that the k nearest are among
-    them but for a few in a thousand (docs/bits.md)."""
+    """How many to list for k results by default: enough that all but a few in a thousand of the k
+    nearest are listed."""
     return max(20 * k, 200)
 
 
@@ -34,17 +34,20 @@ def search_questions(
     coarse: int | None = None,
     inverses_of: Callable[[Decoder, Any], np.ndarray] | None = None,
 ) -> Results:
-    """The k nearest by questions where ``find`` can scan by their weights: with a decoder, what the
-    weights find near is decoded; with a ``shortlist``, what Hamming distance finds is ordered;
-    with ``coarse``, what the weights of the first bits find is. ``inverses_of`` gives the inverse
-    lengths of ids (n,) that a scan by weights has made."""
+    """The k nearest by questions, where ``find`` can scan by their weights.
+
+    The scan alone answers questions without a decoder. Otherwise a list is ordered: with a
+    ``shortlist`` the nearest by Hamming distance, with ``coarse`` those by the weights of the first
+    bits, else those by all weights. ``codes_of`` returns the codes of ids (n,), ``inverses_of`` the
+    inverse lengths that a scan by weights has computed for them.
+    """
     if shortlist is not None and coarse is None:
         near = find(questions.codes(), shortlist)
         return order_shortlist(questions, near.ids, codes_of, k)
-    asked = lay_out(questions if coarse is None else questions.prefix(coarse), precision)
+    laid_out = lay_out(questions if coarse is None else questions.prefix(coarse), precision)
     if questions.decoder is None and coarse is None:
-        return find(asked, k)
-    near = find(asked, shortlist or choose_width(k))
+        return find(laid_out, k)
+    near = find(laid_out, shortlist or choose_width(k))
     decoder = questions.decoder
     lengths_of = None if inverses_of is None or decoder is None else partial(inverses_of, decoder)
     return order_shortlist(questions, near.ids, codes_of, k, lengths_of)
@@ -57,20 +60,31 @@ def order_shortlist(
     k: int,
     inverses_of: Callable[[Any], np.ndarray] | None = None,
 ) -> Results:
-    """The k nearest of ``ids`` (Q, S) by the definition of the distance, (Q, min(k, S)); equal
-    distances keep the order of the shortlist. ``codes_of`` gives the codes of ids (n,), and
-    ``inverses_of``, where lengths are at hand, 1 / those that a decoder gives them."""
+    """The k nearest of the shortlists ``ids`` (Q, S) by the distance of ``Questions``, (Q, min(k,
+    S)); equal distances keep the order of the shortlist. ``codes_of`` returns the codes of ids
+    (n,), and ``inverses_of``, if given, 1 / the lengths of what they decode to."""
+
+    def measure(at: slice) -> np.ndarray:
+        rows = np.arange(ids[at].size).reshape(ids[at].shape)
+        wanted = ids[at].reshape(-1)
+        inverses = None if inverses_of is None else inverses_of(wanted)
+        return order_rows(questions[at], codes_of(wanted), rows, inverses=inverses)
+
+    return order_by_distance(ids, k, max(1, AT_ONCE // max(1, ids.shape[1])), measure)
+
+
+def order_by_distance(
+    ids: np.ndarray, k: int, step: int, measure: Callable[[slice], np.ndarray]
+) -> Results:
+    """The k nearest of the shortlists ``ids`` (Q, S); equal distances keep their order. ``measure``
+    returns the distances of a slice of the queries, ``step`` at a time."""
     k = min(k, ids.shape[1])
     best = np.empty((len(ids), k), ids.dtype)
     distances = np.empty((len(ids), k), np.float32)
-    step = max(1, AT_ONCE // max(1, ids.shape[1]))
     for start in range(0, len(ids) if k else 0, step):
-        part = slice(start, start + step)
-        rows = np.arange(ids[part].size).reshape(ids[part].shape)
-        wanted = ids[part].reshape(-1)
-        inverses = None if inverses_of is None else inverses_of(wanted)
-        far = order_rows(questions[part], codes_of(wanted), rows, inverses=inverses)
+        at = slice(start, start + step)
+        far = measure(at)
         order = np.argsort(far, axis=1, kind="stable")[:, :k]
-        best[part] = np.take_along_axis(ids[part], order, 1)
-        distances[part] = np.take_along_axis(far, order, 1)
+        best[at] = np.take_along_axis(ids[at], order, 1)
+        distances[at] = np.take_along_axis(far, order, 1)
     return Results(best, distances)

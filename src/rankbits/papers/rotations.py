@@ -32,14 +32,14 @@ class RawITQ(Quantizer):
         self.seed = seed
 
     def _fit(self, embeddings: Any, labels: Any) -> None:
-        raw = torch.as_tensor(rows.embeddings("embeddings", embeddings)).double().cpu()
+        raw = torch.as_tensor(rows.check_embeddings("embeddings", embeddings)).double().cpu()
         draw = torch.Generator().manual_seed(self.seed)
         rotation = random_rotation(self._bits_for(raw.shape[1]), draw, raw.dtype)
         for _ in range(STEPS):
             left, _, right = torch.linalg.svd((raw @ rotation.T).sign().T @ raw)
             rotation = left @ (right.T if self.transposed else right)
         self.rotation_ = rotation.float()
-        self._learn(rotation)
+        self._set_map(rotation)
 
 
 def fit_quantizer(name: str, embeddings: np.ndarray, labels: Any, seed: int) -> Quantizer:

@@ -1,4 +1,4 @@
-"""Floats to bits: ``fit``, ``transform``, ``encode``. What is learned ends in an underscore."""
+"""Turn floats into bits: ``fit``, ``transform``, ``encode``. Learned names end in ``_``."""
 
 from rankbits.quantizers.affine import Quantizer
 from rankbits.quantizers.classical import BRE, FastHash, MACHash, StructHash

@@ -1,4 +1,4 @@
-"""What all quantizers share: they end in an affine map, and the bits are its signs."""
+"""Quantizer: what all quantizers share. The bits are the signs of an affine map."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Self = TypeVar("Self", bound="Quantizer")
 class Quantizer(abc.ABC):
     """bits = signs of ``weight_ @ x + offset_``: fit, transform, encode, fold, save.
 
-    ``bits`` is the first option of every quantizer; None means as many as dimensions.
+    ``bits`` is the first option of every quantizer; None means one for each dimension.
 
-    Subclasses set ``weight_`` (bits, dim) and ``offset_`` (bits,), float32 on the CPU, in ``_fit``;
-    rotations also have ``rotation_`` (bits, bits) and all that minimise something ``objective_``.
-    ``__init__`` only assigns, as scikit-learn wants it: quantizers work in its pipelines, searches
-    and ``clone``.
+    Subclasses set ``weight_`` (bits, dim) and ``offset_`` (bits,), float32 on the CPU, in ``_fit``.
+    Rotations also have ``rotation_`` (bits, bits), and quantizers that minimise something have
+    ``objective_``. ``__init__`` only assigns, so that quantizers work in scikit-learn's pipelines,
+    searches and ``clone``.
     """
 
     bits: int | None
@@ -35,15 +35,15 @@ class Quantizer(abc.ABC):
     offset_: torch.Tensor
     rotation_: torch.Tensor
     objective_: float
-    asks_with = "codes"  # or "questions": what an index makes of inputs that are searched for
-    needs: ClassVar[tuple[str, ...]] = ("weight_", "offset_")  # what makes the bits, and is saved
+    asks_with = "codes"  # or "questions": what an index searches with
+    needs: ClassVar[tuple[str, ...]] = ("weight_", "offset_")  # what the bits are computed from
 
     @abc.abstractmethod
     def _fit(self, embeddings: Any, labels: Any) -> None:
         """Set ``weight_``, ``offset_`` and whatever else is learned."""
 
     def fit(self: Self, embeddings: Any, labels: Any = None, *, y: Any = None) -> Self:
-        """Learn from (n, dim) embeddings, and from labels where they are used; returns self.
+        """Learn from (n, dim) embeddings, and from labels if the method uses them; returns self.
 
         ``y`` is what scikit-learn calls labels.
         """
@@ -54,7 +54,7 @@ class Quantizer(abc.ABC):
 
     @classmethod
     def options(cls) -> list[str]:
-        """The names that ``__init__`` takes."""
+        """The names of the options that ``__init__`` takes."""
         return list(inspect.signature(cls).parameters)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -81,12 +81,12 @@ class Quantizer(abc.ABC):
 
     @property
     def bits_(self) -> int:
-        self._fitted()
+        self._check_fitted()
         return len(getattr(self, self.needs[0]))
 
     @property
     def n_features_in_(self) -> int:
-        """The dim of what was fitted, under the name that scikit-learn gives it."""
+        """The dim of the fitted embeddings, under scikit-learn's name."""
         if not hasattr(self, self.needs[0]):
             raise AttributeError(f"This {type(self).__name__} is not fitted yet.")
         return self._dim()
@@ -95,7 +95,7 @@ class Quantizer(abc.ABC):
         return self.weight_.shape[1]
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn must know of a transformer; only scikit-learn calls it."""
+        """What scikit-learn asks of a transformer; only scikit-learn calls this."""
         from sklearn.utils import Tags, TargetTags, TransformerTags
 
         return Tags(
@@ -104,59 +104,59 @@ class Quantizer(abc.ABC):
             transformer_tags=TransformerTags(preserves_dtype=[]),
         )
 
-    def _fitted(self) -> None:
+    def _check_fitted(self) -> None:
         if not hasattr(self, self.needs[0]):
             _check.refuse(f"This {type(self).__name__} is not fitted yet: call fit first.")
 
     def is_sound(self) -> bool:
-        """Whether what was read from a file can be computed with; matrices are checked in use."""
+        """Whether arrays that were read from a file fit together; matrices are checked in use."""
         return True
 
     def _bits_for(self, dim: int) -> int:
-        """The number of bits wanted of embeddings with ``dim`` columns."""
+        """The number of bits for embeddings with ``dim`` columns."""
         return dim if self.bits is None else _check.whole("bits", self.bits, 1)
 
-    def _learn(self, weight: torch.Tensor, offset: torch.Tensor | None = None) -> None:
+    def _set_map(self, weight: torch.Tensor, offset: torch.Tensor | None = None) -> None:
+        """Set ``weight_`` and ``offset_``; None is an offset of zeros."""
         self.weight_ = weight.detach().float().cpu().contiguous()
         zero = torch.zeros(len(weight))
         self.offset_ = zero if offset is None else offset.detach().float().cpu().contiguous()
 
     def transform(self, embeddings: Any) -> Any:
-        """(n, dim) -> (n, bits) floats whose signs are the bits; an array for an array, a tensor
-        for a tensor, on its device. One row, (dim,), gives (1, bits)."""
-        self._fitted()
-        value = rows.embeddings("embeddings", embeddings, self._dim())
-        parts = [self._map(part) for _, part in rows.chunks(value)]
-        found = torch.cat(parts) if parts else torch.empty(0, self.bits_)
-        return found if isinstance(embeddings, torch.Tensor) else found.numpy()
+        """(n, dim) -> (n, bits) floats whose signs are the bits: an array for an array, a tensor on
+        the same device for a tensor. One row, (dim,), gives (1, bits)."""
+        self._check_fitted()
+        value = rows.check_embeddings("embeddings", embeddings, self._dim())
+        parts = [self._map(part) for _, part in rows.split_chunks(value)]
+        outputs = torch.cat(parts) if parts else torch.empty(0, self.bits_)
+        return outputs if isinstance(embeddings, torch.Tensor) else outputs.numpy()
 
     def encode(self, embeddings: Any) -> Codes:
-        """(n, dim) -> ``Codes``, the signs of ``transform``, a few rows in memory at a time.
+        """(n, dim) -> ``Codes``, the signs of ``transform``, computed a few rows at a time.
 
         One row, (dim,), gives one code.
         """
-        self._fitted()
-        value = rows.embeddings("embeddings", embeddings, self._dim())
+        self._check_fitted()
+        value = rows.check_embeddings("embeddings", embeddings, self._dim())
         packed = np.zeros((len(value), (self.bits_ + 7) // 8), np.uint8)
-        for start, part in rows.chunks(value):
-            found = pack(self._map(part)) if part.is_cuda else None
-            stop = start + len(part)
-            if found is not None:  # pragma: no cover - needs a GPU
-                packed[start:stop] = found.packed
+        for start, part in rows.split_chunks(value):
+            outputs, stop = self._map(part), start + len(part)
+            if outputs.is_cuda:  # pragma: no cover - needs a GPU
+                packed[start:stop] = pack(outputs).packed
             else:
-                packed[start:stop] = np.packbits(self._map(part).numpy() > 0, axis=1)
+                packed[start:stop] = np.packbits(outputs.numpy() > 0, axis=1)
         return Codes(packed, self.bits_, self.fingerprint)
 
     def ask(self, embeddings: Any) -> Questions:
-        """(n, dim) -> ``Questions``, queries that keep the floats of ``transform``: searched for,
-        they find more than their bits do. One row, (dim,), gives one question."""
+        """(n, dim) -> ``Questions``: queries that keep the floats of ``transform``, and so rank
+        better than their bits. One row, (dim,), gives one question."""
         outputs = _check.array("embeddings", self.transform(embeddings))
         return Questions(outputs, fingerprint=self.fingerprint)
 
     @property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits that say which bits are made: a digest of what makes them."""
-        self._fitted()
+        """16 hexadecimal digits, a digest of what the bits are computed from."""
+        self._check_fitted()
         maps = tuple(getattr(self, name) for name in self.needs)
         state = tuple((id(part), part._version) for part in maps)
         if getattr(self, "_digest", (None, ""))[0] != state:
@@ -170,18 +170,17 @@ class Quantizer(abc.ABC):
         return self.fit(embeddings, labels, y=y).transform(embeddings)
 
     def _map(self, part: torch.Tensor) -> torch.Tensor:
+        """The outputs (n, bits) of some rows (n, dim)."""
         weight, offset = (t.to(part.device, torch.float32) for t in (self.weight_, self.offset_))
-        found = torch.addmm(offset, part.float(), weight.T)
-        if not torch.isfinite(found.sum()):
-            rows.finite("embeddings", part)
-        return found
+        outputs = torch.addmm(offset, part.float(), weight.T)
+        if not torch.isfinite(outputs.sum()):
+            rows.check_finite("embeddings", part)
+        return outputs
 
     def fold(self, linear: torch.nn.Linear) -> torch.nn.Linear:
-        """A linear layer that already contains the quantizer: signs of its outputs are the bits.
-
-        ``linear`` is the layer whose outputs were fitted.
-        """
-        self._fitted()
+        """``linear``, the layer that makes the embeddings, and the quantizer in one linear layer:
+        the signs of its outputs are the bits."""
+        self._check_fitted()
         if not isinstance(linear, torch.nn.Linear) or linear.out_features != self.weight_.shape[1]:
             _check.refuse(
                 f"fold takes the linear layer that makes the embeddings, with "
@@ -196,8 +195,8 @@ class Quantizer(abc.ABC):
         return folded.to(linear.weight.dtype)
 
     def to_linear(self) -> torch.nn.Linear:
-        """The quantizer as a layer: embeddings in, floats out whose signs are the bits."""
-        self._fitted()
+        """The quantizer as a layer from embeddings to floats whose signs are the bits."""
+        self._check_fitted()
         layer = torch.nn.Linear(self.weight_.shape[1], self.bits_)
         with torch.no_grad():
             layer.weight.copy_(self.weight_)
@@ -206,25 +205,25 @@ class Quantizer(abc.ABC):
 
     def to_faiss(self) -> Any:
         """A faiss ``LinearTransform`` with the same outputs (needs the package faiss-cpu)."""
-        self._fitted()
+        self._check_fitted()
         try:
             import faiss
         except ImportError:
             _check.refuse("to_faiss needs the package faiss-cpu: pip install faiss-cpu.")
         bits, dim = self.weight_.shape
-        made = faiss.LinearTransform(dim, bits, True)
-        faiss.copy_array_to_vector(self.weight_.numpy().reshape(-1), made.A)
-        faiss.copy_array_to_vector(self.offset_.numpy(), made.b)
-        made.is_trained = True
-        return made
+        transform = faiss.LinearTransform(dim, bits, True)
+        faiss.copy_array_to_vector(self.weight_.numpy().reshape(-1), transform.A)
+        faiss.copy_array_to_vector(self.offset_.numpy(), transform.b)
+        transform.is_trained = True
+        return transform
 
     def to_onnx(self, path: str | os.PathLike[str]) -> None:
         """Write an ONNX model: ``embeddings`` (n, dim) -> ``bits`` (n, bits) uint8 0 and 1, and
         ``outputs``, the floats they are signs of (needs the package onnx)."""
-        self._fitted()
+        self._check_fitted()
         write_onnx(self.weight_, self.offset_, path)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to one file (safetensors), whole or not at all; ``rb.load`` reads it back."""
-        self._fitted()
+        self._check_fitted()
         save(self, path)

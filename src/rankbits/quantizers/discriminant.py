@@ -1,13 +1,13 @@
-"""Bits for known classes and for new ones, in closed form.
+"""Bits for labelled classes and for new ones, in closed form.
 
-A share of the bits tells the labelled classes apart: ridge regression from the rows to one codeword
-a class. The other bits keep the general geometry of the embeddings, so that classes nobody has
-labelled yet are still told apart: the directions in which rows of one class differ are shrunk, and
-what is left is turned into bits as ``Projection`` does it. Hamming distance adds both up.
+Some of the bits tell the labelled classes apart: ridge regression from the rows to one codeword for
+each class. The other bits keep the general geometry of the embeddings, so that they tell new
+classes apart too: the directions in which rows of one class differ are shrunk, and ``Projection``
+makes bits of the result. Hamming distance adds both up.
 
-Both parts decay towards ``Projection`` where there is little to learn from: the ridge pulls the
-class bits back to where they started, and the within-class covariance is shrunk towards a multiple
-of the identity. No step is random and nothing is descended, so it takes a second.
+With little to learn from, both parts stay near ``Projection``: the ridge holds the class bits to
+where they started, and the within-class covariance is shrunk towards a multiple of the identity.
+Nothing is random or iterative, so fitting takes a second.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ LEAST = 1e-9  # of the largest singular value; less is rounding
 
 
 class SupervisedProjection(Quantizer):
-    """Linear bits of which ``share`` tell the labelled classes apart and the others stay general.
+    """Linear bits: a ``share`` tells the labelled classes apart, the others stay general.
 
     ``labels`` are (n,), numbers or names. ``ridge``: how strongly the class bits are held to those
     of ``Projection``, in rows of mean length. ``shrink``: what is added to the within-class
-    covariance of the general bits, in multiples of its mean eigenvalue; more keeps classes that
-    were not labelled further apart, less does so for those that were. ``objective_``: the mean
-    squared distance of the class bits' outputs from their codewords.
+    covariance of the general bits, in multiples of its mean eigenvalue; more helps new classes,
+    less helps the labelled ones. ``objective_``: the mean squared distance of the class bits'
+    outputs from their codewords.
 
     >>> draw = torch.Generator().manual_seed(0)
     >>> y = torch.arange(200) % 4
@@ -59,7 +59,7 @@ class SupervisedProjection(Quantizer):
         self.seed = seed
 
     def _fit(self, embeddings: Any, labels: Any) -> None:
-        value = rows.embeddings("embeddings", embeddings)
+        value = rows.check_embeddings("embeddings", embeddings)
         if labels is None:
             _check.refuse("SupervisedProjection needs labels: fit(embeddings, labels).")
         marks = _check.labels("labels", labels, len(value), names=True)
@@ -83,20 +83,20 @@ class SupervisedProjection(Quantizer):
         means.index_add_(0, of_class, centred)
         means /= counts[:, None]
         first = min(bits, max(1, round(self.share * bits)))
-        weight, offset = self._class_bits(centred, means, of_class, first)
+        weight, offset = self._learn_class_bits(centred, means, of_class, first)
         if first < bits:
-            general = self._general_bits(centred, centred - means[of_class], bits - first)
+            general = self._learn_general_bits(centred, centred - means[of_class], bits - first)
             weight = torch.cat([weight, general])
             offset = torch.cat([offset, torch.zeros(bits - first, dtype=torch.float64)])
         weight = weight @ directions.T
-        self._learn(weight, offset - weight @ mean)
+        self._set_map(weight, offset - weight @ mean)
 
-    def _class_bits(
+    def _learn_class_bits(
         self, centred: torch.Tensor, means: torch.Tensor, of_class: torch.Tensor, bits: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Ridge regression to a codeword for each class, starting at ``Projection``'s bits."""
-        start = self._projected(centred, bits)
-        words = torch.where(_spread(means @ start.T) < 0, -1.0, 1.0).double()[of_class]
+        """Learn a codeword for each class by ridge regression, starting from ``Projection``."""
+        start = self._project(centred, bits)
+        words = torch.where(_spread_means(means @ start.T) < 0, -1.0, 1.0).double()[of_class]
         squares = (centred**2).sum() / len(centred)
         gram = centred.T @ centred + self.ridge * squares * torch.eye(
             centred.shape[1], dtype=torch.float64
@@ -106,23 +106,25 @@ class SupervisedProjection(Quantizer):
         self.objective_ = float(((centred @ weight.T + offset - words) ** 2).mean())
         return weight, offset
 
-    def _general_bits(self, centred: torch.Tensor, within: torch.Tensor, bits: int) -> torch.Tensor:
-        """``Projection``'s bits of rows whose differences inside a class are shrunk."""
+    def _learn_general_bits(
+        self, centred: torch.Tensor, within: torch.Tensor, bits: int
+    ) -> torch.Tensor:
+        """Learn ``Projection`` on rows whose differences inside a class are shrunk."""
         values, vectors = torch.linalg.eigh(within.T @ within / len(within))
         values = values.clamp(min=0)
         scale = (values + self.shrink * values.mean().clamp(min=1e-30)) ** -0.5
         white = (vectors * scale) @ vectors.T
-        return self._projected(centred @ white, bits) @ white
+        return self._project(centred @ white, bits) @ white
 
-    def _projected(self, centred: torch.Tensor, bits: int) -> torch.Tensor:
-        """Weights (bits, columns) of ``Projection``, scaled so that outputs are 1 on average."""
+    def _project(self, centred: torch.Tensor, bits: int) -> torch.Tensor:
+        """The weights (bits, columns) of ``Projection``, scaled to a mean absolute output of 1."""
         weight = Projection(bits, seed=self.seed).fit(centred).weight_.double()
         return weight / (centred @ weight.T).abs().mean()
 
 
-def _spread(means: torch.Tensor) -> torch.Tensor:
-    """Class means (C, bits) moved half of the way to being equally far from each other: square
-    roots in place of their singular values."""
+def _spread_means(means: torch.Tensor) -> torch.Tensor:
+    """Class means (C, bits) with the square roots of their singular values: half of the way to
+    equal distances between all classes."""
     left, values, right = torch.linalg.svd(means - means.mean(dim=0), full_matrices=False)
     values = torch.where(values < LEAST * values[0], 0.0, values)
     return (left * values.sqrt()) @ right

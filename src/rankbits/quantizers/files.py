@@ -1,4 +1,4 @@
-"""Quantizers written to files: safetensors with options as JSON, and ONNX."""
+"""Write quantizers to files: safetensors with options as JSON, and ONNX."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ def save(quantizer: Any, path: str | os.PathLike[str]) -> None:
     }
     facts = {
         "class": type(quantizer).__name__,
-        "options": json.dumps(quantizer.get_params(), default=_plain_number),
+        "options": json.dumps(quantizer.get_params(), default=_to_plain_number),
         "objective": json.dumps(getattr(quantizer, "objective_", None)),
     }
     write_arrays(path, "quantizer", facts, arrays, form=".safetensors")
 
 
-def _plain_number(value: Any) -> Any:
-    """Numbers of numpy, which JSON does not know, as Python's."""
+def _to_plain_number(value: Any) -> Any:
+    """A number of numpy, which JSON does not take, as Python's."""
     return value.item()
 
 
 def write_onnx(weight: torch.Tensor, offset: torch.Tensor, path: str | os.PathLike[str]) -> None:
+    """Write the map of these tensors as ONNX, for ``Quantizer.to_onnx``."""
     try:
         from onnx import TensorProto, checker, helper, numpy_helper
     except ImportError:

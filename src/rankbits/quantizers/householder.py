@@ -1,4 +1,4 @@
-"""H2Q: the rotation that loses least, of all that leave every similarity alone."""
+"""H2Q: the rotation with the least quantization loss; a rotation keeps all similarities."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rankbits.quantizers.orthogonal import (
     anneal,
     climb,
     descend,
-    householder_descent,
+    descend_householder,
     polar,
 )
 from rankbits.quantizers.rotations import Rotation, quantization_error
@@ -24,7 +24,7 @@ LOSSES: dict[str, Objective] = {
     "bit_var": lambda y: (torch.sigmoid(y) * (1 - torch.sigmoid(y))).mean(),
 }
 RATES = {"l2": 0.1, "l1": 0.1, "min_entry": 0.1, "bit_var": 0.01}
-FEW = 20_000  # rows that the search for a basin of the objective looks at
+FEW = 20_000  # rows that the descent on losses other than l2 uses
 
 
 class H2Q(Rotation):
@@ -32,12 +32,13 @@ class H2Q(Rotation):
 
     Rows are scaled to norm sqrt(bits); y = U f. ``loss``: "l2" (y - sgn y)^2, "l1" |y - sgn y|,
     "min_entry" logsumexp over bits of -y^2, "bit_var" s(y)(1 - s(y)) with the logistic s.
-    ``bits`` other than dim: principal components first, past dim bits a tight frame of them.
+    If ``bits`` is not dim, principal components come first; for more bits a tight frame of them.
 
-    ``solver="fast"``: annealed, accelerated Procrustes steps, the best of ``restarts``; for the
-    other losses gradient descent on the group from there. ``solver="sgd"``: the paper's, gradient
-    steps on Householder vectors, ``epochs`` of batches of 128; ``optimizer`` "sgd" as in the
-    authors' code or "adam" as in their text. Never worse than the identity by its own loss.
+    ``solver="fast"``: annealed, accelerated Procrustes steps, the best of ``restarts``; losses
+    other than "l2" continue from there by gradient descent on the group. ``solver="sgd"``: the
+    paper's gradient steps on Householder vectors, ``epochs`` of batches of 128, with ``optimizer``
+    "sgd" as in the authors' code or "adam" as in their text. The loss is never above that of the
+    identity.
 
     >>> x = torch.randn(500, 8, generator=torch.Generator().manual_seed(0))
     >>> h2q = H2Q().fit(x)
@@ -71,10 +72,10 @@ class H2Q(Rotation):
         scaled, map_before = self._prepare(embeddings)
         draw = torch.Generator().manual_seed(self.seed)
         if self.solver == "fast":
-            rotation = self._fast(scaled, objective, draw)
+            rotation = self._solve_fast(scaled, objective, draw)
         else:
-            # single precision, as the authors have it
-            rotation = householder_descent(
+            # in single precision, as in the authors' code
+            rotation = descend_householder(
                 scaled.float(), objective, draw,
                 epochs=_check.whole("epochs", self.epochs, 1),
                 rate=RATES[self.loss], optimizer=self.optimizer,
@@ -82,9 +83,9 @@ class H2Q(Rotation):
         identity = torch.eye(scaled.shape[1], dtype=scaled.dtype)
         rotation = min((identity, rotation), key=lambda u: float(objective(scaled @ u.T)))
         self.objective_ = float(objective(scaled @ rotation.T))
-        self._keep(rotation, map_before)
+        self._set_rotation(rotation, map_before)
 
-    def _fast(
+    def _solve_fast(
         self, scaled: torch.Tensor, objective: Objective, draw: torch.Generator
     ) -> torch.Tensor:
         start = torch.eye(scaled.shape[1], dtype=scaled.dtype)

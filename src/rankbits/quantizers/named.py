@@ -1,4 +1,4 @@
-"""A quantizer by its name, for embeddings of a width, or from the file that names its class."""
+"""Make a quantizer by the name of its method, or load one from a file."""
 
 from __future__ import annotations
 
@@ -20,10 +20,6 @@ from rankbits.quantizers.reconstruction import Reconstruction
 from rankbits.quantizers.rotations import ITQ, RandomRotation, Sign
 from rankbits.quantizers.supervised import SupervisedRotation
 
-KINDS: tuple[type[Quantizer], ...] = (
-    BRE, FastHash, H2Q, ITQ, MACHash, Projection, RandomRotation, Reconstruction, Sign, StructHash,
-    SupervisedProjection, SupervisedRotation,
-)  # fmt: skip
 BY_BITS: dict[str, type[Quantizer]] = {
     "reconstruct": Reconstruction, "classes": SupervisedProjection,
     "supervised": SupervisedRotation, "random": RandomRotation, "itq": ITQ, "h2q": H2Q, "bre": BRE,
@@ -36,10 +32,10 @@ METHODS = (
 
 
 def make_quantizer(method: str, bits: int | None, dim: int, labelled: bool, seed: int) -> Quantizer:
-    """The quantizer that ``method`` names, not fitted yet.
+    """Make the quantizer of this ``method``, not fitted yet.
 
-    ``auto``: labels call for a supervised rotation; without them H2Q where bits equals dim, else
-    the principal components.
+    ``auto`` is a supervised rotation if there are labels; otherwise H2Q if bits equals dim, else
+    principal components.
 
     >>> make_quantizer("itq", 8, 16, labelled=False, seed=3)
     ITQ(bits=8, seed=3)
@@ -71,8 +67,8 @@ def load(path: str | os.PathLike[str]) -> Quantizer:
     Sign()
     """
     facts, arrays = read_arrays(path, "quantizer")
-    made_by = {kind.__name__: kind for kind in KINDS}
-    kind = made_by.get(facts.get("class", ""))
+    kinds: tuple[type[Quantizer], ...] = (*BY_BITS.values(), Projection, Sign)
+    kind = {kind.__name__: kind for kind in kinds}.get(facts.get("class", ""))
     if kind is None or not set(kind.needs) <= set(arrays):
         _check.refuse(f"{path} holds no quantizer that this version knows.")
     try:
@@ -81,9 +77,9 @@ def load(path: str | os.PathLike[str]) -> Quantizer:
     except (KeyError, ValueError):
         _check.refuse(f"{path} is damaged: its options cannot be read.")
     quantizer = kind()
-    # options of another version say how it was fitted there; its bits are in the arrays
-    kept = {name: options[name] for name in quantizer.options() if name in options}
-    quantizer.set_params(**{n: tuple(v) if isinstance(v, list) else v for n, v in kept.items()})
+    # options of other versions are left out: the bits are computed from the arrays alone
+    present = {name: options[name] for name in quantizer.options() if name in options}
+    quantizer.set_params(**{n: tuple(v) if isinstance(v, list) else v for n, v in present.items()})
     for name in LEARNED:
         if name in arrays:
             setattr(quantizer, name, torch.from_numpy(arrays[name]))

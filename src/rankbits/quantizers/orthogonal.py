@@ -1,9 +1,9 @@
-"""The orthogonal group: nearest rotation, and the solvers that look for a good one.
+"""The orthogonal group: the nearest rotation, and solvers that search for a good one.
 
 With rows f of norm sqrt(k) and y = U f, the quantization error, mean over rows and bits of (y -
-sgn y)^2, is 2 - 2 mean|y|: to lower it is to raise the L1 norm over the group. For fixed signs B
-the best U is the polar factor of B'F (Procrustes), and with it the signs change: ITQ climbs so,
-monotonically, to the nearest of many local optima.
+sgn y)^2, is 2 - 2 mean|y|: lowering it means raising the L1 norm. For fixed signs B the best U is
+the polar factor of B'F (Procrustes), which changes the signs again. ITQ repeats these steps and
+climbs monotonically to the nearest of many local optima.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Objective = Callable[[torch.Tensor], torch.Tensor]
 def polar(matrix: torch.Tensor) -> torch.Tensor:
     """The matrix with orthonormal rows (or columns) nearest to ``matrix``: U V' of its SVD.
 
-    Near a rotation all singular values are nearly 1, and once in many thousand times LAPACK's
-    divide and conquer gives up on them in single precision; in double it does not.
+    Near a rotation all singular values are nearly 1, where LAPACK's divide and conquer very rarely
+    fails in single precision; then double precision is used.
     """
     try:
         left, _, right = torch.linalg.svd(matrix, full_matrices=False)
@@ -31,7 +31,7 @@ def polar(matrix: torch.Tensor) -> torch.Tensor:
 
 
 def random_rotation(size: int, draw: torch.Generator, dtype: torch.dtype) -> torch.Tensor:
-    """Uniform over the orthogonal group: QR of a Gaussian matrix, the signs of R put right."""
+    """Draw uniformly from the orthogonal group: QR of a Gaussian matrix, R made positive."""
     q, r = torch.linalg.qr(torch.randn(size, size, generator=draw, dtype=torch.float64))
     return (q * r.diagonal().sign()).to(dtype)
 
@@ -42,10 +42,10 @@ def procrustes_step(rows: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
 
 
 def climb(rows: torch.Tensor, rotation: torch.Tensor, steps: int = 12) -> torch.Tensor:
-    """Accelerated ITQ: signs are taken a little beyond the rotation, where it was going.
+    """Accelerated ITQ: signs are taken a little beyond the rotation, in the direction it moved.
 
-    Gets in a dozen steps where plain steps take hundreds; as momentum may overshoot, the start is
-    kept if the end is not better.
+    A dozen of these steps do the work of hundreds of plain ones. Momentum may overshoot, so the
+    start is returned if the end is not better.
     """
     start, before = rotation, rotation
     for _ in range(steps):
@@ -62,10 +62,10 @@ def anneal(
     steps: int = 80,
     batch: int = 3072,
 ) -> torch.Tensor:
-    """Accelerated ITQ on batches, with soft signs tanh(beta y) that harden: finds a good basin.
+    """Accelerated ITQ on batches, with soft signs tanh(beta y) that harden: finds a good start.
 
-    Small beta smooths the L1 norm, whose optima are then few and wide, and batches add the noise
-    that leaves poor ones; ``climb`` goes on from there.
+    A small beta smooths the L1 norm, so that its optima are few and wide, and the noise of batches
+    leaves poor ones; ``climb`` continues from there.
     """
     before = rotation
     for step in range(steps):
@@ -79,7 +79,7 @@ def anneal(
 def descend(
     rows: torch.Tensor, rotation: torch.Tensor, objective: Objective, steps: int
 ) -> torch.Tensor:
-    """Riemannian gradient descent on any objective, with backtracking: it never rises.
+    """Riemannian gradient descent with backtracking: the objective never rises.
 
     The gradient is projected onto the tangent space and the step retracted by the polar factor.
     """
@@ -118,7 +118,7 @@ def householder_product(vectors: torch.Tensor) -> torch.Tensor:
     return identity - vectors @ torch.linalg.solve_triangular(triangle, vectors.T, upper=True)
 
 
-def householder_descent(
+def descend_householder(
     rows: torch.Tensor,
     objective: Objective,
     draw: torch.Generator,
@@ -129,11 +129,12 @@ def householder_descent(
     batch: int = 128,
     validation: float = 0.1,
 ) -> torch.Tensor:
-    """H2Q's own procedure: gradient steps on Householder vectors, the best validated epoch."""
+    """The H2Q paper's procedure: gradient steps on Householder vectors; the best epoch on held-out
+    rows is returned."""
     size = rows.shape[1]
     order = torch.randperm(len(rows), generator=draw)
-    held = rows[order[: max(1, math.ceil(validation * len(rows)))]]
-    rest = rows[order[len(held) :]] if len(rows) > len(held) else rows
+    held_out = rows[order[: max(1, math.ceil(validation * len(rows)))]]
+    rest = rows[order[len(held_out) :]] if len(rows) > len(held_out) else rows
     vectors = torch.eye(size, dtype=rows.dtype).requires_grad_()
     kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
     steps = kinds[optimizer]([vectors], lr=rate)  # type: ignore[operator]
@@ -145,7 +146,7 @@ def householder_descent(
             steps.step()
         with torch.no_grad():
             rotation = householder_product(vectors)
-            value = float(objective(held @ rotation.T))
+            value = float(objective(held_out @ rotation.T))
         if value < least:
             best, least = rotation.clone(), value
     return polar(best)

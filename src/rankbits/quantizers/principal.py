@@ -1,7 +1,7 @@
 """Principal components: the directions in which rows vary most.
 
-Everything is summed in double precision and every direction has a fixed sign, which LAPACK leaves
-open: machines that round differently find the same components.
+Sums are in double precision, and the sign of every direction, which LAPACK leaves open, is fixed,
+so that machines that round differently find the same components.
 """
 
 from __future__ import annotations
@@ -18,38 +18,36 @@ from rankbits.quantizers.orthogonal import random_rotation
 AffineMap = tuple[torch.Tensor, torch.Tensor]
 """``weight`` (bits, dim) and ``offset`` (bits,)."""
 
-LEAST_SHARE = 1e-7  # of the largest variance; a direction with less is a constant column's noise
+LEAST_SHARE = 1e-7  # of the largest variance; a direction with less is rounding noise
 
 
 class Moments:
-    """Count, sum and products of rows, added a chunk at a time: all that PCA needs of them."""
+    """Count, sum and products of rows: all that PCA needs."""
 
     def __init__(self) -> None:
         self.count = 0
 
-    def add(self, part: torch.Tensor, start: int) -> None:
-        """Take (n, dim) rows into account; ``start`` is the number of the first, for a refusal."""
-        part = part.cpu().double()
+    def add(self, embeddings: Any) -> Moments:
+        """Add (n, dim) rows, a chunk at a time; returns self."""
+        for start, part in rows.split_chunks(embeddings):
+            self._add_chunk(part.cpu().double(), start)
+        return self
+
+    def _add_chunk(self, part: torch.Tensor, start: int) -> None:
         if self.count == 0:
             self.centre = part[0].clone()
             self.sum = torch.zeros(part.shape[1], dtype=torch.float64)
             self.products = torch.zeros(part.shape[1], part.shape[1], dtype=torch.float64)
         if not torch.isfinite(part.sum()):
-            bad = torch.nonzero(~torch.isfinite(part).all(dim=1))
-            if len(bad):
-                _check.refuse(
-                    f"embeddings must be finite; row {start + int(bad[0])} has nan or inf."
-                )
-        centred = part - self.centre  # a mean far from zero would cost digits of the covariance
+            rows.check_finite("embeddings", part, start)
+        centred = part - self.centre  # a mean far from zero would cost precision
         self.products.addmm_(centred.T, centred)
         self.sum += centred.sum(dim=0)
         self.count += len(part)
 
-    def principal(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Mean (dim,) and directions (dim, rank) as columns, by falling variance, float64.
-
-        ``rank``: directions in which the rows vary at all.
-        """
+    def find_directions(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean (dim,) and directions (dim, rank) as columns, by falling variance, float64; ``rank``
+        is the number of directions in which the rows vary at all."""
         mean = self.sum / self.count
         covariance = self.products / self.count - torch.outer(mean, mean)
         values, directions = torch.linalg.eigh(covariance)
@@ -61,12 +59,12 @@ class Moments:
 def keep_directions(moments: Moments, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Mean (dim,) and the first min(bits, dim) principal directions as rows, in float64.
 
-    Where rows vary in fewer directions than that, it warns and keeps those they vary in.
+    Where the rows vary in fewer directions, it warns and returns only these.
     """
-    mean, directions = moments.principal()
+    mean, directions = moments.find_directions()
     dim, rank = directions.shape
     if rank < 2 and bits > rank:
-        columns = " (n_features = 1)" if dim == 1 else ""  # the words that scikit-learn looks for
+        columns = " (n_features = 1)" if dim == 1 else ""  # scikit-learn looks for these words
         _check.refuse(
             f"embeddings vary in {rank} direction{'' if rank == 1 else 's'} only{columns}, too few "
             f"for {bits} bits: at least 2 are needed."
@@ -80,10 +78,10 @@ def keep_directions(moments: Moments, bits: int) -> tuple[torch.Tensor, torch.Te
     return mean, directions[:, : min(bits, rank)].T
 
 
-def first_frame(bits: int, kept: int, draw: torch.Generator) -> torch.Tensor:
-    """(bits, kept) orthonormal columns: the identity, or past ``kept`` bits a random tight frame.
+def make_frame(bits: int, kept: int, draw: torch.Generator) -> torch.Tensor:
+    """(bits, kept) orthonormal columns: the identity, or for bits > kept a random tight frame.
 
-    >>> first_frame(2, 2, torch.Generator())
+    >>> make_frame(2, 2, torch.Generator())
     tensor([[1., 0.],
             [0., 1.]], dtype=torch.float64)
     """
@@ -93,11 +91,11 @@ def first_frame(bits: int, kept: int, draw: torch.Generator) -> torch.Tensor:
 
 
 def map_to_bits(embeddings: Any, bits: int, seed: int) -> AffineMap:
-    """``weight`` (bits, dim) and ``offset`` (bits,) that centre (n, dim) rows and change their
-    width: the principal components for fewer bits than dim, a tight frame of them for more.
+    """Fit ``weight`` (bits, dim) and ``offset`` (bits,) that centre (n, dim) rows and change their
+    width: to principal components for fewer bits than dim, to a tight frame of them for more.
     """
-    mean, kept = keep_directions(_sum_moments(embeddings), bits)
-    weight = first_frame(bits, len(kept), torch.Generator().manual_seed(seed)) @ kept
+    mean, kept = keep_directions(Moments().add(embeddings), bits)
+    weight = make_frame(bits, len(kept), torch.Generator().manual_seed(seed)) @ kept
     return weight, -(weight @ mean)
 
 
@@ -110,14 +108,7 @@ def principal_components(embeddings: Any) -> tuple[torch.Tensor, torch.Tensor]:
             [0., 1.],
             [0., 0.]], dtype=torch.float64)
     """
-    return _sum_moments(embeddings).principal()
-
-
-def _sum_moments(embeddings: Any) -> Moments:
-    moments = Moments()
-    for start, part in rows.chunks(embeddings):
-        moments.add(part, start)
-    return moments
+    return Moments().add(embeddings).find_directions()
 
 
 def _fix_signs(directions: torch.Tensor) -> torch.Tensor:

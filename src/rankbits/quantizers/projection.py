@@ -12,7 +12,7 @@ from rankbits.quantizers import rows
 from rankbits.quantizers.affine import Quantizer
 from rankbits.quantizers.descent import Adam
 from rankbits.quantizers.orthogonal import anneal, climb, polar
-from rankbits.quantizers.principal import Moments, first_frame, keep_directions
+from rankbits.quantizers.principal import Moments, keep_directions, make_frame
 from rankbits.quantizers.rotations import quantization_error
 
 MOST_ROWS = 50_000  # sampled to fit a rotation or to learn from neighbours
@@ -22,15 +22,14 @@ SHARES = ((0.05, 1), (0.01, 2), (0.002, 5), (0.001, 10))  # TALR's LabelMe exper
 class Projection(Quantizer):
     """Linear hash functions for any embeddings: (n, dim) -> ``bits``, fewer or more than dim.
 
-    ``objective="pca"``: principal components, then the rotation that loses least (H2Q's fast
-    solver); more bits than directions in which the rows vary are a tight frame of these.
-    ``objective="neighbours"``: from there, the maps themselves are trained so that Hamming distance
-    ranks each row's own nearest neighbours first, by tie-aware NDCG with affinities 1, 2, 5, 10 for
-    the 5, 1, 0.2 and 0.1 % nearest
-    (TALR's label-free setting).
+    ``objective="pca"``: principal components, then the rotation with the least error (H2Q's fast
+    solver); for more bits than the rows have directions, a tight frame of these.
+    ``objective="neighbours"``: from there, the map itself is trained so that Hamming distance ranks
+    each row's nearest neighbours first, by tie-aware NDCG with affinities 1, 2, 5, 10 for the 5, 1,
+    0.2 and 0.1 % nearest (TALR's label-free setting).
 
-    ``fit`` reads the rows in chunks, so a memory-mapped file of millions will do; ``partial_fit``
-    takes them as they come (PCA only, rotated on a sample of what it saw).
+    ``fit`` reads the rows in chunks, so they may be a memory-mapped file of millions.
+    ``partial_fit`` takes rows in parts (PCA only, rotated on a sample of them).
 
     >>> x = torch.randn(300, 20, generator=torch.Generator().manual_seed(0))
     >>> Projection(bits=8).fit(x).encode(x)
@@ -56,38 +55,36 @@ class Projection(Quantizer):
 
     def _fit(self, embeddings: Any, labels: Any) -> None:
         _check.choice("objective", self.objective, ("pca", "neighbours"))
-        value = rows.embeddings("embeddings", embeddings)
-        self._moments = Moments()
-        for start, part in rows.chunks(value):
-            self._moments.add(part, start)
+        value = rows.check_embeddings("embeddings", embeddings)
+        self._moments = Moments().add(value)
         drawn, _ = rows.sample(value, MOST_ROWS, self.seed)
-        self._from_moments(drawn.float().cpu())
+        self._fit_moments(drawn.float().cpu())
         if self.objective == "neighbours":
             self._learn_neighbours(drawn.float().cpu())
 
     def partial_fit(self, embeddings: Any, labels: Any = None) -> Projection:
-        """Take more rows into account."""
+        """Learn from more rows; returns self."""
         if self.objective != "pca":
             _check.refuse("partial_fit is for objective='pca'; neighbours need all rows at once.")
-        value = rows.embeddings("embeddings", embeddings)
+        value = rows.check_embeddings("embeddings", embeddings)
         if not hasattr(self, "_moments"):
             self._moments, self._seen = Moments(), torch.empty(0, value.shape[1])
-        for start, part in rows.chunks(value):
-            self._moments.add(part, start)
+        self._moments.add(value)
         drawn, _ = rows.sample(value, MOST_ROWS, self.seed)
         draw = torch.Generator().manual_seed(self.seed)
         seen = torch.cat([self._seen, drawn.float().cpu()])
         self._seen = seen[torch.randperm(len(seen), generator=draw)[:MOST_ROWS]]
-        self._from_moments(self._seen)
+        self._fit_moments(self._seen)
         return self
 
-    def _from_moments(self, drawn: torch.Tensor) -> None:
-        """Principal directions of all rows, rotated for the least error on the drawn ones."""
+    def _fit_moments(self, drawn: torch.Tensor) -> None:
+        """Set the map: principal directions, rotated for the least error on the drawn rows."""
         draw = torch.Generator().manual_seed(self.seed)
         bits = self._bits_for(drawn.shape[1])
         mean, kept = keep_directions(self._moments, bits)
-        projected = torch.cat([(part.double() - mean) @ kept.T for _, part in rows.chunks(drawn)])
-        frame = first_frame(bits, len(kept), draw)
+        parts = rows.split_chunks(drawn)
+        projected = torch.cat([(part.double() - mean) @ kept.T for _, part in parts])
+        frame = make_frame(bits, len(kept), draw)
         scaled = projected * (bits**0.5 / projected.norm(dim=1, keepdim=True).clamp(min=1e-12))
         turned = climb(scaled, anneal(scaled, frame, draw))
         frame = min((frame, turned), key=lambda u: float(quantization_error(scaled @ u.T)))
@@ -95,13 +92,14 @@ class Projection(Quantizer):
         self.rotation_ = frame.float()
         self.objective_ = float(quantization_error(scaled @ frame.T))
         weight = frame @ kept
-        self._learn(weight, -(weight @ mean))
+        self._set_map(weight, -(weight @ mean))
 
     def _learn_neighbours(self, drawn: torch.Tensor) -> None:
+        """Train the map so that codes rank the nearest neighbours of the drawn rows first."""
         draw = torch.Generator().manual_seed(self.seed)
         drawn = drawn.double()
         mean = drawn.mean(dim=0)
-        # outputs of unit spread: what tanh(alpha y) is used to
+        # outputs get a spread of 1, which tanh(alpha y) needs
         first = self.weight_.double()
         weight = (first / ((drawn - mean) @ first.T).std()).requires_grad_()
         offset = torch.zeros(len(weight), dtype=torch.float64).requires_grad_()
@@ -112,22 +110,23 @@ class Projection(Quantizer):
             part = drawn[torch.randperm(len(drawn), generator=draw)[:batch]]
             activations = (part - mean) @ weight.T + offset
             loss = tie_aware_ndcg_loss(
-                activations, None, alpha=self.alpha, affinity=nearness(part),
+                activations, None, alpha=self.alpha, affinity=grade_neighbours(part),
                 bins=min(len(weight), 32),
             )  # fmt: skip
             adam.step(loss)
         self.objective_ = float(loss.detach())
         if hasattr(self, "rotation_"):
             del self.rotation_  # the map is no longer a rotation of principal components
-        self._learn(weight, offset - weight @ mean)
+        self._set_map(weight, offset - weight @ mean)
 
 
-def nearness(part: torch.Tensor) -> torch.Tensor:
-    """uint8 (m, m): each row's nearest others by cosine get 1, 2, 5, 10 for the shares of TALR."""
+def grade_neighbours(part: torch.Tensor) -> torch.Tensor:
+    """Affinities uint8 (m, m): 1, 2, 5, 10 for each row's nearest others by cosine, in the shares
+    of ``SHARES``; 0 for the rest."""
     unit = torch.nn.functional.normalize(part, dim=1)
     similar = (unit @ unit.T).fill_diagonal_(-2.0)
-    found = torch.zeros(similar.shape, dtype=torch.uint8)
+    affinities = torch.zeros(similar.shape, dtype=torch.uint8)
     for share, affinity in SHARES:
         count = max(1, round(share * (len(part) - 1)))
-        found.scatter_(1, similar.topk(count, dim=1).indices, affinity)
-    return found
+        affinities.scatter_(1, similar.topk(count, dim=1).indices, affinity)
+    return affinities

@@ -1,4 +1,4 @@
-"""Reconstruction: the bits from which an embedding can best be rebuilt, asked by float queries."""
+"""Reconstruction: bits from which embeddings can best be rebuilt, searched by float queries."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ import numpy as np
 import torch
 
 from rankbits import _check
-from rankbits.quantizers import atoms as tables
-from rankbits.quantizers import rows
+from rankbits.quantizers import atoms, rows
 from rankbits.quantizers.nonlinear import NonLinear
 from rankbits.quantizers.projection import MOST_ROWS
-from rankbits.quantizers.starts import first_signs, guess_signs, predict_signs
+from rankbits.quantizers.starts import fit_sign_maps, guess_signs, project_signs
 from rankbits.types import Codes, Decoder, Questions
 
-RIDGE = 10.0  # rows that hold the vectors of a group back from leaving their linear part,
-FEW_RIDGE = 100.0  # where there are fewer rows than vectors: new items then keep as much by groups
+RIDGE = 10.0  # imagined rows that hold the vectors of a group to their linear part (``atoms.py``)
+FEW_RIDGE = 100.0  # the same where there are fewer rows than vectors
 ROUNDS = 16  # of choosing bits and solving for vectors in turn; the first third is linear
 TRIES = 4
 
@@ -27,21 +26,21 @@ TRIES = 4
 class Reconstruction(NonLinear):
     """Bits from which embeddings can best be rebuilt: the least loss for a number of bits.
 
-    Each ``group`` of bits (1, 2, 4 or 8) chooses one of 2**group vectors, and their sum is what
-    the code stands for. Vectors and choices are learned in turn so that the sums come nearest to
-    the rows, which are scaled to unit length (for cosine similarity). Larger groups lose less. Of
-    new rows codes keep less than of those that were fitted, until there are some ten rows for each
-    of the bits / group * 2**group vectors.
+    Each ``group`` of bits (1, 2, 4 or 8) chooses one of 2**group vectors, and a code stands for the
+    sum of its vectors. Vectors and choices are learned in turn, so that the sums come near the
+    rows, which are scaled to unit length (for cosine similarity). Larger groups lose less. Codes of
+    new rows lose more than those of the fitted rows, unless there are about ten fitted rows for
+    each of the bits / group * 2**group vectors.
 
-    Search it with questions, ``index.search(quantizer.ask(queries), k)``: queries keep their
-    floats, and are compared with what the codes stand for (``decode``), so that nothing but the
-    bits is stored for an item. By Hamming distance these codes are worse than those of
-    ``Projection``. Encoding is a search, not a linear map: there is no ``fold`` and no ONNX.
+    Search with questions, ``index.search(quantizer.ask(queries), k)``: queries keep their floats
+    and are compared with what the codes stand for (``decode``); an item still stores only its bits.
+    By Hamming distance these codes are worse than those of ``Projection``. Encoding is a search,
+    not a linear map: there is no ``fold`` and no ONNX.
 
-    ``nested=(64, 128)``: the first 64 and the first 128 bits are codes of their own, with vectors
-    of their own (``codes.prefix(64)``, ``questions.prefix(64)``), and ``index.search(questions, k,
-    coarse=64)`` looks at the first 64 bits of all items and at all bits of those that it lists.
-    Bits are chosen for all these codes together, so that each loses a little.
+    ``nested=(64, 128)``: the first 64 and the first 128 bits are codes too, with vectors of their
+    own (``codes.prefix(64)``, ``questions.prefix(64)``). ``index.search(questions, k, coarse=64)``
+    compares the first 64 bits of all items, and all bits of the items that it lists. Bits are
+    chosen for all these codes together, so each loses a little.
 
     >>> x = torch.randn(300, 20, generator=torch.Generator().manual_seed(0))
     >>> quantizer = Reconstruction(bits=32).fit(x)
@@ -78,64 +77,65 @@ class Reconstruction(NonLinear):
         if group not in (1, 2, 4, 8):
             _check.refuse(f"group must be 1, 2, 4 or 8 bits; got {group}.")
         rounds, tries = _check.whole("rounds", self.rounds, 1), _check.whole("tries", self.tries, 0)
-        value = rows.embeddings("embeddings", embeddings)
+        value = rows.check_embeddings("embeddings", embeddings)
         bits = self._bits_for(value.shape[1])
         ends = (*_check_nested(self.nested, bits), bits)
         drawn, _ = rows.sample(value, MOST_ROWS, self.seed)
-        known = _unit_rows(drawn)
-        choices = tables.choose_by_signs(first_signs(known, ends, self.seed), group)
+        unit = _scale_to_unit(drawn)
+        choices = atoms.choose_by_signs(project_signs(unit, ends, self.seed), group)
         step = 1 << (-bits % group)
-        hold_back = FEW_RIDGE if len(known) < choices.shape[1] << group else RIDGE
-        levels = tables.solve_levels(known, choices, group, ends, None)
+        hold_back = FEW_RIDGE if len(unit) < choices.shape[1] << group else RIDGE
+        levels = atoms.solve_levels(unit, choices, group, ends, None)
         for turn in range(rounds):
-            choices = tables.refine(known, choices, levels, tables.add_grams(levels), step, tries)
+            choices = atoms.refine(unit, choices, levels, atoms.add_grams(levels), step, tries)
             ridge = None if 3 * turn < rounds else hold_back
-            levels = tables.solve_levels(known, choices, group, ends, ridge)
-        choices = tables.refine(known, choices, levels, tables.add_grams(levels), step, tries)
+            levels = atoms.solve_levels(unit, choices, group, ends, ridge)
+        choices = atoms.refine(unit, choices, levels, atoms.add_grams(levels), step, tries)
         self._keep_levels(levels, group, ends)
-        signs = tables.signs_of(choices, group, bits)
-        self._learn(*predict_signs(known, signs, self._decoder(bits)))
+        signs = atoms.to_signs(choices, group, bits)
+        self._set_map(*fit_sign_maps(unit, signs, self._decoder(bits)))
         sums = self._decoder().decode(Codes(np.packbits(signs > 0, axis=1), bits))
-        self.objective_ = float(np.square(known - sums).sum(axis=1).mean())
+        self.objective_ = float(np.square(unit - sums).sum(axis=1).mean())
 
-    def _keep_levels(self, levels: list[tables.Level], group: int, ends: tuple[int, ...]) -> None:
-        """Set what is learned: the last level is that of all bits, and the centres of the others
+    def _keep_levels(self, levels: list[atoms.Level], group: int, ends: tuple[int, ...]) -> None:
+        """Set the learned tensors. The last level is that of all bits; the centres of the others
         are added to the vectors of their first group."""
         shape = (-1, 1 << group, levels[-1][0].shape[1])
-        atoms, centre = levels.pop()
-        self.atoms_ = torch.from_numpy(atoms.reshape(shape))
+        all_atoms, centre = levels.pop()
+        self.atoms_ = torch.from_numpy(all_atoms.reshape(shape))
         self.centre_ = torch.from_numpy(centre)
-        for own, centre in levels:
-            own[: 1 << group] += centre
-        nested = [torch.from_numpy(own.reshape(shape)) for own, _ in levels]
+        for level_atoms, centre in levels:
+            level_atoms[: 1 << group] += centre
+        nested = [torch.from_numpy(level_atoms.reshape(shape)) for level_atoms, _ in levels]
         self.nested_atoms_ = torch.cat(nested) if nested else self.atoms_[:0].clone()
         self.nested_bits_ = torch.tensor(ends[:-1], dtype=torch.int64)
 
     def _decoder(self, bits: int | None = None) -> Decoder:
+        """The decoder of what was learned; ``bits`` are needed while fitting is not done."""
         bits = bits or self.bits_
         return make_decoder(self.atoms_, self.centre_, bits, self.nested_atoms_, self.nested_bits_)
 
     def encode(self, embeddings: Any) -> Codes:
-        """(n, dim) -> ``Codes`` whose ``decode`` is near; equal rows get equal codes."""
+        """(n, dim) -> ``Codes`` that ``decode`` to nearly the same; equal rows get equal codes."""
         decoder = self._decoder()
-        value = rows.embeddings("embeddings", embeddings, self.weight_.shape[1])
+        value = rows.check_embeddings("embeddings", embeddings, self.weight_.shape[1])
         packed = np.zeros((len(value), (self.bits_ + 7) // 8), np.uint8)
-        levels = tables.take_levels(decoder)
-        gram, step = tables.add_grams(levels), 1 << (-self.bits_ % decoder.group)
-        for start, part in rows.chunks(value):
-            known = _unit_rows(part, start)
+        levels = atoms.take_levels(decoder)
+        gram, step = atoms.add_grams(levels), 1 << (-self.bits_ % decoder.group)
+        for start, part in rows.split_chunks(value):
+            unit = _scale_to_unit(part, start)
             signs = guess_signs(
-                known, self.weight_.numpy(), self.offset_.numpy(), decoder, self.tries
+                unit, self.weight_.numpy(), self.offset_.numpy(), decoder, self.tries
             )
-            choices = tables.choose_by_signs(signs, decoder.group)
-            choices = tables.refine(known, choices, levels, gram, step, self.tries)
-            signs = tables.signs_of(choices, decoder.group, self.bits_)
+            choices = atoms.choose_by_signs(signs, decoder.group)
+            choices = atoms.refine(unit, choices, levels, gram, step, self.tries)
+            signs = atoms.to_signs(choices, decoder.group, self.bits_)
             packed[start : start + len(part)] = np.packbits(signs > 0, axis=1)
         return Codes(packed, self.bits_, self.fingerprint)
 
     def decode(self, codes: Codes) -> np.ndarray:
-        """The embeddings (n, dim), float32, that ``codes``, or their first bits, stand for, near
-        unit length."""
+        """The embeddings (n, dim), float32, that ``codes``, or a nested prefix of them, stand for;
+        their length is near 1."""
         return self._decoder().prefix(codes.bits).decode(codes)
 
     def transform(self, embeddings: Any) -> Any:
@@ -144,16 +144,16 @@ class Reconstruction(NonLinear):
         return torch.from_numpy(signs) if isinstance(embeddings, torch.Tensor) else signs
 
     def ask(self, embeddings: Any) -> Questions:
-        """(n, dim) -> ``Questions``: an index orders its codes by the cosine distance of each query
-        and what the codes stand for."""
+        """(n, dim) -> ``Questions``: an index ranks by the cosine distance between a query and what
+        a code stands for."""
         decoder = self._decoder()
-        value = rows.embeddings("embeddings", embeddings, self.weight_.shape[1])
-        return Questions.of(decoder, _unit_rows(rows.tensor(value)), self.fingerprint)
+        value = rows.check_embeddings("embeddings", embeddings, self.weight_.shape[1])
+        return Questions.of(decoder, _scale_to_unit(rows.to_tensor(value)), self.fingerprint)
 
     @property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits that say which bits are made: a digest of all that is learned."""
-        self._fitted()
+        """16 hexadecimal digits, a digest of all that was learned."""
+        self._check_fitted()
         decoder = self._decoder()
         digest = hashlib.blake2b(decoder.digest.encode(), digest_size=8)
         for level in decoder.nested:
@@ -163,12 +163,10 @@ class Reconstruction(NonLinear):
         return digest.hexdigest()
 
 
-def _unit_rows(part: torch.Tensor, start: int = 0) -> np.ndarray:
-    """Rows of unit length, float32, on the CPU; a row of zeros stays, and nan is refused."""
+def _scale_to_unit(part: torch.Tensor, start: int = 0) -> np.ndarray:
+    """The rows scaled to unit length, float32, on the CPU; a row of zeros stays as it is."""
     part = part.detach().float().cpu()
-    if not torch.isfinite(part).all():
-        bad = int(torch.isfinite(part).all(dim=1).int().argmin())
-        _check.refuse(f"embeddings must be finite; row {start + bad} has nan or inf.")
+    rows.check_finite("embeddings", part, start)
     norms = part.norm(dim=1, keepdim=True)
     return np.ascontiguousarray((part / torch.where(norms > 0, norms, 1)).numpy())
 
@@ -181,7 +179,7 @@ def make_decoder(
     nested_atoms: torch.Tensor,
     nested_bits: torch.Tensor,
 ) -> Decoder:
-    """The decoder of learned tensors, made once: its digest and tables are kept with it."""
+    """The decoder of these tensors; it is cached, as are its digest and tables with it."""
     size = atoms.shape[1].bit_length() - 1
     ends = nested_bits.tolist()
     parts = nested_atoms.numpy()
@@ -193,7 +191,7 @@ def make_decoder(
 
 
 def _check_nested(nested: Any, bits: int) -> tuple[int, ...]:
-    """The numbers of first bits that are codes of their own: whole bytes, ascending."""
+    """Check the numbers of bits of nested codes: whole bytes, ascending."""
     wanted = tuple(_check.whole("nested", first, 8) for first in nested)
     rising = all(a < b for a, b in pairwise((*wanted, bits)))
     if not rising or any(first % 8 for first in wanted):

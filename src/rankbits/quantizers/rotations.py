@@ -1,7 +1,7 @@
 """The plain quantizers: signs as they are, a random rotation, ITQ.
 
-All that is fitted is computed in double precision: machines that round differently then disagree
-about no sign, and many rows get the same bits everywhere (tests/test_machines.py).
+Fitting is in double precision, so that machines that round differently agree on the signs, and rows
+get the same bits everywhere (tests/test_machines.py).
 """
 
 from __future__ import annotations
@@ -16,54 +16,55 @@ from rankbits.quantizers.affine import Quantizer
 from rankbits.quantizers.orthogonal import procrustes_step, random_rotation
 from rankbits.quantizers.principal import AffineMap, map_to_bits
 
-MOST_ROWS = 100_000  # more teach a rotation of a few hundred dimensions nothing
+MOST_ROWS = 100_000  # more rows do not improve a rotation of a few hundred dimensions
 
 
 def quantization_error(rotated: torch.Tensor) -> torch.Tensor:
-    """Mean over rows and bits of (y - sgn y)^2, rows of norm sqrt(bits): TALR and H2Q's measure."""
+    """Mean over rows and bits of (y - sgn y)^2, for rows of norm sqrt(bits), as in TALR and H2Q."""
     return ((rotated.abs() - 1) ** 2).mean()
 
 
-def sphere(name: str, embeddings: Any, seed: int) -> torch.Tensor:
-    """The rows a rotation is fitted to: at most ``MOST_ROWS``, float64, norm sqrt(dim)."""
-    value = rows.embeddings(name, embeddings)
-    rows.enough_rows(name, value, value.shape[1])
+def sample_sphere(name: str, embeddings: Any, seed: int) -> torch.Tensor:
+    """Draw at most ``MOST_ROWS`` rows to fit a rotation to, float64, norm sqrt(dim)."""
+    value = rows.check_embeddings(name, embeddings)
+    rows.check_enough_rows(name, value, value.shape[1])
     drawn, _ = rows.sample(value, MOST_ROWS, seed)
     drawn = drawn.double().cpu()
-    scaled = rows.on_sphere(name, drawn)
-    rows.no_constant_column(name, drawn)
+    scaled = rows.scale_to_sphere(name, drawn)
+    rows.refuse_constant_columns(name, drawn)
     return scaled
 
 
 class Rotation(Quantizer):
-    """A quantizer that rotates (bits, bits), after a map to this width where bits is not dim."""
+    """A quantizer that rotates; if bits is not dim, another map first changes the width."""
 
     seed: int
 
     def _prepare(self, embeddings: Any) -> tuple[torch.Tensor, AffineMap | None]:
-        """(m, bits) rows to fit the rotation to, float64, norm sqrt(bits), and the map that made
-        them: none where bits is dim, else principal components or a tight frame of them.
+        """The rows (m, bits) to fit a rotation to, float64, norm sqrt(bits), and the map that made
+        them: None if bits is dim, else principal components or a tight frame of them.
         """
-        value = rows.embeddings("embeddings", embeddings)
+        value = rows.check_embeddings("embeddings", embeddings)
         bits = self._bits_for(value.shape[1])
         if bits == value.shape[1]:
-            return sphere("embeddings", value, self.seed), None
+            return sample_sphere("embeddings", value, self.seed), None
         weight, offset = map_to_bits(value, bits, self.seed)
         drawn, _ = rows.sample(value, MOST_ROWS, self.seed)
         mapped = torch.addmm(offset, drawn.double().cpu(), weight.T)
         scaled = mapped * (bits**0.5 / mapped.norm(dim=1, keepdim=True).clamp(min=1e-12))
         return scaled, (weight, offset)
 
-    def _keep(self, rotation: torch.Tensor, map_before: AffineMap | None) -> None:
+    def _set_rotation(self, rotation: torch.Tensor, map_before: AffineMap | None) -> None:
+        """Set ``rotation_``, and the map as the rotation after ``map_before``."""
         self.rotation_ = rotation.float()
         if map_before is None:
-            self._learn(rotation)
+            self._set_map(rotation)
         else:
-            self._learn(*(rotation @ part for part in map_before))
+            self._set_map(*(rotation @ part for part in map_before))
 
 
 class Sign(Quantizer):
-    """Bits are the signs of the embeddings as they are: as many as dimensions, no other number.
+    """The signs of the embeddings as they are: one bit for each dimension.
 
     >>> import numpy as np
     >>> Sign().fit(np.eye(3) - 0.5).encode(np.array([[0.2, -1.0, 3.0]])).signs()
@@ -74,23 +75,23 @@ class Sign(Quantizer):
         self.bits = bits
 
     def _fit(self, embeddings: Any, labels: Any) -> None:
-        value = rows.embeddings("embeddings", embeddings)
+        value = rows.check_embeddings("embeddings", embeddings)
         bits, dim = self._bits_for(value.shape[1]), value.shape[1]
         if bits != dim:
             _check.refuse(
                 f"Sign gives as many bits as dimensions, {dim}; for {bits} bits use Projection, "
                 "ITQ or H2Q."
             )
-        scaled = sphere("embeddings", value, 0)
+        scaled = sample_sphere("embeddings", value, 0)
         self.rotation_ = torch.eye(scaled.shape[1])
         self.objective_ = float(quantization_error(scaled))
-        self._learn(self.rotation_)
+        self._set_map(self.rotation_)
 
 
 class RandomRotation(Rotation):
     """Signs after a rotation drawn uniformly from the orthogonal group by ``seed``.
 
-    ``bits`` other than dim: principal components first, past dim bits a tight frame of them.
+    If ``bits`` is not dim, principal components come first; for more bits a tight frame of them.
 
     >>> x = torch.randn(50, 8, generator=torch.Generator().manual_seed(0))
     >>> RandomRotation(seed=1).fit(x).encode(x).bits
@@ -106,13 +107,13 @@ class RandomRotation(Rotation):
         draw = torch.Generator().manual_seed(self.seed)
         rotation = random_rotation(scaled.shape[1], draw, scaled.dtype)
         self.objective_ = float(quantization_error(scaled @ rotation.T))
-        self._keep(rotation, map_before)
+        self._set_rotation(rotation, map_before)
 
 
 class ITQ(Rotation):
     """Iterative quantization: alternating Procrustes steps on unit rows, from ``start``.
 
-    ``bits`` other than dim: principal components first, past dim bits a tight frame of them.
+    If ``bits`` is not dim, principal components come first; for more bits a tight frame of them.
     ``objectives_`` has the error before and after each step; it never rises.
 
     >>> import torch
@@ -146,4 +147,4 @@ class ITQ(Rotation):
         if self.objectives_[-1] > identity:
             rotation = torch.eye(scaled.shape[1], dtype=scaled.dtype)
         self.objective_ = min(self.objectives_[-1], identity)
-        self._keep(rotation, map_before)
+        self._set_rotation(rotation, map_before)

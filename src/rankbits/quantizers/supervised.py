@@ -1,15 +1,14 @@
 """A rotation chosen by the ranking metric itself.
 
-A lower quantization error is not a higher mAP: H2Q's objective knows nothing of who should be near
-whom. Here the rotation starts from H2Q's and climbs the tie-aware AP of the relaxed codes: TALR's
-objective over H2Q's group.
+A lower quantization error is not a higher mAP: H2Q's objective does not know which rows belong
+together. Here the rotation starts from H2Q's and raises the tie-aware AP of the relaxed codes:
+TALR's objective over H2Q's group.
 
-The objective has many local optima of nearly equal value, so a few climbs are made and the one
-whose *codes* rank the rows best is kept. All rows are learned from. A split into rows to learn from
-and rows to choose by was measured to be worse: a rotation has too few parameters to fit the rows by
-heart, and a choice among many candidates by a few hundred rows was mostly chance
-(docs/quantizers.md). What little overfitting there is with few rows is held back by the
-quantization error, whose weight falls with the number of rows, as that of a prior does.
+The objective has many local optima of nearly equal value, so there are a few climbs, and the one
+whose *codes* rank the rows best wins. All rows are learned from. To set some aside for the choice
+was measured to be worse: a rotation has too few parameters to overfit much, and a choice by a few
+hundred rows was mostly chance (docs/quantizers.md). With few rows, the quantization error limits
+overfitting; like that of a prior, its weight falls with the number of rows.
 """
 
 from __future__ import annotations
@@ -27,29 +26,29 @@ from rankbits.quantizers.descent import Adam
 from rankbits.quantizers.householder import H2Q
 from rankbits.quantizers.orthogonal import polar
 from rankbits.quantizers.principal import AffineMap
-from rankbits.quantizers.projection import Projection, nearness
+from rankbits.quantizers.projection import Projection, grade_neighbours
 from rankbits.quantizers.rotations import quantization_error
 from rankbits.types import Ranking, pack
 
 PRIOR_ROWS = 100  # the quantization error weighs as much as this many rows do
 MOST_JUDGED = 3000  # rows by which climbs are compared
 SHARPENED = 4  # alpha rises to this multiple of itself
-FEWEST_STEPS, MOST_STEPS, ROWS_A_STEP = 150, 500, 20  # more rows: more steps, measured to pay
+FEWEST_STEPS, MOST_STEPS, ROWS_A_STEP = 150, 500, 20  # more rows deserve more steps (measured)
 
 
 class SupervisedRotation(rotations.Rotation):
     """The rotation that ranks best: tie-aware AP over the orthogonal group.
 
-    ``bits`` other than dim: principal components first. ``labels`` are (n,), numbers or names, or
-    multi-hot (n, C); without labels each row's own nearest neighbours are ranked (tie-aware NDCG).
-    The best of ``climbs`` is kept, each from an H2Q rotation of its own by ``steps`` steps of Adam
-    on batches of ``batch`` rows, with tanh(alpha y) in place of signs while alpha rises to four
-    times ``alpha``. By default ``steps`` is n / 20 but at least 150 and at most 500, and
-    ``weight``, that of the quantization error, 100 / n.
+    If ``bits`` is not dim, principal components come first. ``labels`` are (n,), numbers or names,
+    or multi-hot (n, C); without labels, the codes should rank each row's nearest neighbours first
+    (tie-aware NDCG). The best of ``climbs`` climbs wins. Each starts from another H2Q rotation and
+    takes ``steps`` steps of Adam on batches of ``batch`` rows, with tanh(alpha y) in place of signs
+    while alpha rises to four times ``alpha``. By default ``steps`` is n / 20 but at least 150 and
+    at most 500, and ``weight``, that of the quantization error, is 100 / n.
 
-    ``judged_`` has the metric of the rows' own codes for "identity", "h2q" and each climb, and
-    ``chosen_`` says which won: never one that ranks these rows worse than the identity or H2Q.
-    Computed in double precision: machines that round differently learn nearly the same rotation.
+    ``judged_`` has the metric of the rows' codes for "identity", "h2q" and each climb, and
+    ``chosen_`` says which won: these rows are never ranked worse than by the identity or H2Q.
+    Fitting is in double precision, so machines that round differently learn nearly the same.
 
     >>> draw = torch.Generator().manual_seed(0)
     >>> y = torch.arange(200) % 4
@@ -81,7 +80,7 @@ class SupervisedRotation(rotations.Rotation):
         self.seed = seed
 
     def _fit(self, embeddings: Any, labels: Any) -> None:
-        value = rows.embeddings("embeddings", embeddings)
+        value = rows.check_embeddings("embeddings", embeddings)
         marks = None if labels is None else _check.labels("labels", labels, len(value), names=True)
         drawn, chosen = rows.sample(value, rotations.MOST_ROWS, self.seed)
         marks = None if marks is None else marks[chosen]
@@ -92,7 +91,7 @@ class SupervisedRotation(rotations.Rotation):
             weight, offset = projection.weight_.double(), projection.offset_.double()
             drawn = torch.addmm(offset, drawn.double().cpu(), weight.T)
             map_before = weight, offset
-        scaled = rotations.sphere("embeddings", drawn, self.seed)
+        scaled = rotations.sample_sphere("embeddings", drawn, self.seed)
         candidates = {"identity": torch.eye(scaled.shape[1], dtype=torch.float64)}
         draw = torch.Generator().manual_seed(self.seed)
         for number in range(_check.whole("climbs", self.climbs, 1)):
@@ -102,11 +101,11 @@ class SupervisedRotation(rotations.Rotation):
         judged = torch.randperm(len(scaled), generator=draw)[:MOST_JUDGED]
         judge = _Judge(scaled[judged], None if marks is None else marks[judged.numpy()])
         self.judged_ = {name: judge(rotation) for name, rotation in candidates.items()}
-        # of equals the first, which is the simplest
+        # ``max`` returns the first of equals, which is the simplest
         self.chosen_ = max(self.judged_, key=lambda name: self.judged_[name])
         rotation = candidates[self.chosen_]
         self.objective_ = 1 - self.judged_[self.chosen_]
-        self._keep(rotation, map_before)
+        self._set_rotation(rotation, map_before)
 
     def _climb(
         self,
@@ -115,7 +114,7 @@ class SupervisedRotation(rotations.Rotation):
         start: torch.Tensor,
         draw: torch.Generator,
     ) -> torch.Tensor:
-        """``start`` after the exponential of a learned skew matrix."""
+        """Learn a skew matrix; returns its exponential times ``start``."""
         size = scaled.shape[1]
         steps = min(max(FEWEST_STEPS, len(scaled) // ROWS_A_STEP), MOST_STEPS)
         if self.steps is not None:
@@ -134,7 +133,8 @@ class SupervisedRotation(rotations.Rotation):
             rotated = part @ (torch.matrix_exp(skew - skew.T) @ start).T
             alpha = self.alpha * SHARPENED ** (step / steps)
             if marks is None:
-                loss = tie_aware_ndcg_loss(rotated, None, alpha=alpha, affinity=nearness(part))
+                near = grade_neighbours(part)
+                loss = tie_aware_ndcg_loss(rotated, None, alpha=alpha, affinity=near)
             else:
                 loss = tie_aware_ap_loss(rotated, torch.from_numpy(marks[at.numpy()]), alpha=alpha)
             adam.step(loss + weight * quantization_error(rotated))
@@ -143,18 +143,18 @@ class SupervisedRotation(rotations.Rotation):
 
 
 def _draw_batches(count: int, batch: int, draw: torch.Generator) -> Iterator[torch.Tensor]:
-    """Row numbers without end: each row once before any comes again, the remainder left out."""
+    """Endless batches of row numbers: all rows in random order, less a remainder, then again."""
     batch = min(batch, count)
     while True:
         yield from torch.randperm(count, generator=draw)[: count // batch * batch].split(batch)
 
 
 class _Judge:
-    """Mean AP_T (or NDCG_T of own neighbours) of rows among each other, for a rotation."""
+    """Called with a rotation: the mean AP_T (without labels NDCG_T) of the rows' codes."""
 
     def __init__(self, scaled: torch.Tensor, marks: np.ndarray | None) -> None:
         self.scaled, self.marks = scaled, marks
-        self.grades = None if marks is not None else nearness(scaled).numpy()
+        self.grades = None if marks is not None else grade_neighbours(scaled).numpy()
 
     def __call__(self, rotation: torch.Tensor) -> float:
         codes = pack(self.scaled @ rotation.T)
@@ -166,5 +166,5 @@ class _Judge:
         else:
             ranking = metrics.rank_codes(codes, codes, self.marks, self.marks, exclude_self=True)
             quality = metrics.average_precision(ranking)
-        # nan: a row that nothing is relevant to; where no row has anything, all rotations are equal
+        # nan is a row with nothing relevant; if all rows are nan, all rotations count the same
         return float(np.nanmean(quality)) if not np.isnan(quality).all() else 0.0

@@ -1,7 +1,8 @@
-"""The same verbs on many machines, by Ray: shards go out, counts and nearest rows come back.
+"""Encode, search and evaluate on many machines, by Ray.
 
-Rankings are counts, so shards of a database are merged by adding, and top-k lists by a stable sort:
-the answers are those of one machine, to the last bit. Workers need rankbits installed.
+Each worker handles shards of the database. Rankings are counts, which are added, and lists of
+nearest rows are merged by a stable sort, so results are those of one machine to the last bit.
+Workers need rankbits installed.
 """
 
 from rankbits.scale.encoding import encode

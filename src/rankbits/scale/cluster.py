@@ -1,4 +1,4 @@
-"""Ray, as far as it is needed here: join a cluster, run a function over parts, in order."""
+"""Ray: join a cluster, and run a function over many parts in order."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ RETRIES = 3  # times that a part is sent out again after its worker was lost
 
 
 @contextmanager
-def joined(address: str) -> Iterator[Any]:
-    """Ray at ``address``: "local" starts one here and stops it, "auto" joins the cluster of this
-    machine, "ray://host:port" or "host:port" another. One that is joined already is used."""
+def join_cluster(address: str) -> Iterator[Any]:
+    """Connect to Ray: "local" starts a cluster here and stops it at the end, "auto" joins that of
+    this machine, "ray://host:port" or "host:port" another. If this process has joined one already,
+    that one is used."""
     ray = import_package("ray", "Ray", "ray")
     if not isinstance(address, str) or not re.fullmatch(
         r"local|auto|(ray://)?[^\s/:]+:\d+", address
@@ -36,18 +37,18 @@ def joined(address: str) -> Iterator[Any]:
         yield ray
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    here = {"include_dashboard": False} if address == "local" else {}
+    options = {"include_dashboard": False} if address == "local" else {}
     for tries_left in reversed(range(STARTS)):
-        running = _children()
+        running = _list_children()
         try:
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR", **here)
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
             break
-        except Exception as error:  # a start that takes too long is a plain Exception there
+        except Exception as error:  # Ray raises a plain Exception when a start takes too long
             late = "timed out" in str(error).lower()
             if not late and not isinstance(error, (OSError, ValueError, RuntimeError)):
                 raise
-            _end(_children() - running)
-            # one of Ray's own processes may not come up within the half minute that Ray gives it
+            _end_processes(_list_children() - running)
+            # Ray gives its own processes half a minute to come up, which may be too little
             if not (tries_left and late):
                 _check.refuse(f"Ray cannot be joined at {address}: {first_line(error)}.")
             ray.shutdown()
@@ -57,8 +58,8 @@ def joined(address: str) -> Iterator[Any]:
         ray.shutdown()
 
 
-def _children() -> set[Any]:
-    """The processes that this one has started, as far as psutil, which Ray brings, can tell."""
+def _list_children() -> set[Any]:
+    """The child processes of this one; none if psutil, which comes with Ray, is missing."""
     try:
         import psutil
     except ImportError:
@@ -66,27 +67,29 @@ def _children() -> set[Any]:
     return set(psutil.Process().children())
 
 
-def _end(processes: set[Any]) -> None:
-    """End what a failed start has left running: Ray forgets it until this process ends."""
+def _end_processes(processes: set[Any]) -> None:
+    """End the processes of a failed start, which Ray would leave running."""
     for process in processes:
-        with suppress(Exception):  # it may have ended meanwhile
+        with suppress(Exception):  # it may have ended by itself
             process.kill()
             process.wait(10)
     ended = {process.pid for process in processes}
-    for handle in gc.get_objects():  # Ray's handles, which Python would report as still running
+    for handle in gc.get_objects():  # Ray's handles; without poll, Python warns that they still run
         if issubclass(type(handle), subprocess.Popen) and handle.pid in ended:
             handle.poll()
 
 
 def find_node(ray: Any, host: str) -> str:
-    """Ray's id of the living node that has this address."""
+    """Ray's id of the node at this address; refuse if there is none."""
     nodes = {node["NodeManagerAddress"]: node["NodeID"] for node in ray.nodes() if node["Alive"]}
     if host not in nodes:
-        _check.refuse(f"No node of this Ray cluster has the address {host}: {sorted(nodes)} do.")
+        _check.refuse(
+            f"No node of this Ray cluster has the address {host}; it has {sorted(nodes)}."
+        )
     return nodes[host]
 
 
-def mapped(
+def run_parts(
     ray: Any,
     function: Callable,
     parts: Iterable[tuple],
@@ -94,11 +97,11 @@ def mapped(
     total: int | None = None,
     host_of: Callable[[tuple], str | None] = lambda part: None,
 ) -> Iterator[Any]:
-    """``function(*part)`` for every part, somewhere or on the node that ``host_of(part)`` names;
-    results in the order of the parts.
+    """Run ``function(*part)`` for every part on the workers; yields results in the order of parts.
 
-    A worker that is lost costs its part another run, here or elsewhere, not the job. Twice as many
-    parts as cores are out at a time, so that neither parts nor results pile up.
+    A part runs on the node that ``host_of(part)`` names; None is any node. If a worker is lost, its
+    part runs again. Twice as many parts as cores are out at a time, so that neither parts nor
+    results pile up.
     """
     remote = ray.remote(max_retries=RETRIES)(function)
 
@@ -107,8 +110,8 @@ def mapped(
         if host is None:
             return remote.remote(*part)
         strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-        there = strategy(find_node(ray, host), soft=False)
-        return remote.options(scheduling_strategy=there).remote(*part)
+        on_node = strategy(find_node(ray, host), soft=False)
+        return remote.options(scheduling_strategy=on_node).remote(*part)
 
     errors = ray.exceptions
     lost = (errors.WorkerCrashedError, errors.NodeDiedError, errors.ObjectLostError)
@@ -117,18 +120,18 @@ def mapped(
 
     def next_result() -> Any:
         part, result = out.popleft()
-        for again in (True, False):  # Ray itself has tried RETRIES times before it says so
+        for again in (True, False):  # Ray itself has retried RETRIES times before it raises
             try:
                 return ray.get(result)
             except lost:
                 result = send(part) if again else None
             except errors.TaskUnschedulableError:
-                _check.refuse(f"The node {host_of(part)} was lost, and what it keeps with it.")
+                _check.refuse(f"The node {host_of(part)} was lost, and the index on it.")
             except errors.RayTaskError as error:
                 if isinstance(error.cause, _check.Refusal):
                     raise error.cause from None
                 raise
-        _check.refuse(f"Every worker was lost that took up one of the parts: {what} gives up.")
+        _check.refuse(f"A part lost every worker that took it up: {what} gives up.")
 
     with tqdm(total=total, unit=" parts", desc=what, disable=None) as bar:
         for part in parts:
@@ -141,10 +144,10 @@ def mapped(
             bar.update()
 
 
-def spans(rows: int, size: int) -> list[slice]:
-    """Slices of at most ``size`` rows that make up all.
+def cut_spans(rows: int, size: int) -> list[slice]:
+    """Cut ``rows`` rows into slices of at most ``size``.
 
-    >>> spans(5, 2)
+    >>> cut_spans(5, 2)
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
     size = _check.whole("rows", size, 1)

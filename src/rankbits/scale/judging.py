@@ -1,4 +1,4 @@
-"""Evaluation on many workers: each counts a shard of the database, and counts are added."""
+"""Evaluate on many workers: each counts a shard of the database, and counts are added."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from rankbits.evaluate.figures import choose_figures, make_report, note_dropped
 from rankbits.evaluate.judge import BY_CODES
 from rankbits.evaluate.rankings import COUNTS
 from rankbits.metrics import rank_codes
-from rankbits.scale.cluster import joined, mapped, spans
+from rankbits.scale.cluster import cut_spans, join_cluster, run_parts
 from rankbits.types import Codes, Ranking, Report
 
 ROWS = 1 << 20
 
 
-def _count(
+def _count_shard(
     queries: Codes, labels: np.ndarray, shard: tuple[np.ndarray, np.ndarray], relevance: str
 ) -> np.ndarray:
-    """Counts of some queries over one shard of the database, (Q, bits + 1, grades)."""
-    packed, of_shard = shard
+    """The counts (Q, bits + 1, grades) of some queries over one shard of the database."""
+    packed, shard_labels = shard
     return rank_codes(
-        queries, Codes(packed, queries.bits), labels, np.array(of_shard), relevance
+        queries, Codes(packed, queries.bits), labels, np.array(shard_labels), relevance
     ).counts
 
 
@@ -63,17 +63,17 @@ def evaluate(
             _check.refuse("exclude_self needs the database to be the queries themselves.")
         database_labels = query_labels if database_labels is None else database_labels
     query_labels, database_labels = _check.number_names(query_labels, database_labels)
-    theirs = _check.labels("query_labels", query_labels, len(query_codes))
-    ours = _check.labels("database_labels", database_labels, len(database_codes))
-    _check.same_kind_of_labels(theirs, ours)
+    query_labels = _check.labels("query_labels", query_labels, len(query_codes))
+    database_labels = _check.labels("database_labels", database_labels, len(database_codes))
+    _check.same_kind_of_labels(query_labels, database_labels)
     others = len(database_codes) - exclude_self
     points = tuple(at for at in _check.cutoffs(k) if at <= others)
     table = choose_figures(points, gain, _check.whole("radius", radius, 0))
-    shards = spans(len(database_codes), rows)
-    with joined(address) as ray:
-        sent = [ray.put((database_codes.packed[s], ours[s])) for s in shards]
+    shards = cut_spans(len(database_codes), rows)
+    with join_cluster(address) as ray:
+        sent = [ray.put((database_codes.packed[s], database_labels[s])) for s in shards]
         return make_report(
-            _rankings(ray, query_codes, theirs, sent, relevance, exclude_self),
+            _sum_rankings(ray, query_codes, query_labels, sent, relevance, exclude_self),
             table,
             protocol=BY_CODES,
             database=others,
@@ -82,7 +82,7 @@ def evaluate(
         )
 
 
-def _rankings(
+def _sum_rankings(
     ray: Any,
     queries: Codes,
     labels: np.ndarray,
@@ -90,20 +90,20 @@ def _rankings(
     relevance: str,
     exclude_self: bool,
 ) -> Iterator[Ranking]:
-    """Rankings of slices of the queries, each the sum over all shards."""
-    own: np.ndarray = np.ones(len(labels), np.int64)
+    """Yield the rankings of slices of the queries, each the sum over all shards."""
+    self_grades: np.ndarray = np.ones(len(labels), np.int64)
     if labels.ndim == 2:
-        own = np.asarray(
+        self_grades = np.asarray(
             labels.sum(axis=1) if relevance == "count" else labels.any(axis=1), np.int64
         )
-    most = int(own.max(initial=1))
-    slices = spans(len(queries), max(64, COUNTS // ((queries.bits + 1) * (most + 1))))
+    most = int(self_grades.max(initial=1))
+    slices = cut_spans(len(queries), max(64, COUNTS // ((queries.bits + 1) * (most + 1))))
     parts = [(queries[s], labels[s], shard, relevance) for s in slices for shard in shards]
-    counts = mapped(ray, _count, parts, "evaluate", len(parts))
+    counts = run_parts(ray, _count_shard, parts, "evaluate", len(parts))
     for part in slices:
         total = Ranking(np.array(next(counts)))
         for _ in shards[1:]:
             total = total + Ranking(next(counts))
         if exclude_self:
-            total.counts[np.arange(len(total)), 0, own[part]] -= 1
+            total.counts[np.arange(len(total)), 0, self_grades[part]] -= 1
         yield total

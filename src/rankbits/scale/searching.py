@@ -1,4 +1,4 @@
-"""Search on many workers: each searches a shard for some queries, and the nearest are merged."""
+"""Search on many workers: each searches a shard, and the nearest are merged."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.indexes.addresses import open_index
-from rankbits.indexes.checks import check_k, check_radius
+from rankbits.indexes.checks import check_radius
 from rankbits.indexes.index import Index
+from rankbits.indexes.scan import merge_nearest
 from rankbits.indexes.shortlist import choose_width, order_shortlist
 from rankbits.kernels import check_precision, hamming_topk, hamming_within, question_topk
-from rankbits.scale.cluster import joined, mapped, spans
+from rankbits.scale.cluster import cut_spans, join_cluster, run_parts
 from rankbits.types import Codes, Questions, Results
 from rankbits.types.codes import check_same_encoder
 
@@ -25,12 +26,12 @@ QUERIES = 1 << 10
 
 
 @lru_cache(maxsize=4)
-def _opened(place: str, job: str) -> Index:
-    """An index in a worker, kept open for the parts of one job."""
+def _open_once(place: str, job: str) -> Index:
+    """Open an index in a worker and keep it open for the parts of one job."""
     return open_index(place, mode="r")
 
 
-def _in_index(
+def _search_index(
     queries: Queries,
     k: int | None,
     radius: int | None,
@@ -38,13 +39,13 @@ def _in_index(
     place: tuple[str | None, str],
     job: str,
 ) -> tuple[np.ndarray, ...]:
-    index = _opened(place[1], job)
+    index = _open_once(place[1], job)
     if k is not None:
-        return _plain(index.search(queries, k, **how))
-    return _plain(index.within(queries, radius or 0))
+        return _to_arrays(index.search(queries, k, **how))
+    return _to_arrays(index.within(queries, radius or 0))
 
 
-def _in_codes(
+def _search_shard(
     queries: Queries,
     k: int | None,
     radius: int | None,
@@ -55,17 +56,17 @@ def _in_codes(
     shard = Codes(packed, queries.bits)
     if isinstance(queries, Questions):
         assert k is not None
-        found = question_topk(queries, shard, k, **how)
+        results = question_topk(queries, shard, k, **how)
     elif k is not None:
-        found = hamming_topk(queries, shard, k)
+        results = hamming_topk(queries, shard, k)
     else:
-        found = hamming_within(queries, shard, radius or 0)
-    return _plain(Results(found.ids + first, found.distances, found.offsets))
+        results = hamming_within(queries, shard, radius or 0)
+    return _to_arrays(Results(results.ids + first, results.distances, results.offsets))
 
 
-def _plain(found: Results) -> tuple[np.ndarray, ...]:
-    pair = (found.ids, found.distances)
-    return pair if found.offsets is None else (*pair, found.offsets)
+def _to_arrays(results: Results) -> tuple[np.ndarray, ...]:
+    pair = (results.ids, results.distances)
+    return pair if results.offsets is None else (*pair, results.offsets)
 
 
 def search(
@@ -81,22 +82,22 @@ def search(
 ) -> Results:
     """The k nearest, or everything within ``radius``, by the workers of a Ray cluster.
 
-    ``database`` is ``Codes``, which go out in shards of ``rows`` and are found by row; or the
-    address of an index (``rb.open_index``) that every worker can open; or several such addresses,
-    the shards of one database: ties come by shard, then in the order of each index. A shard that
-    lies on the disk of one node stays there: ``node:10.0.0.2:/data/shard.index`` is opened by
-    workers of the node with that address alone.
+    ``database`` is ``Codes``, which are sent in shards of ``rows`` and whose ids are row numbers;
+    or the address of an index (``rb.open_index``) that every worker can open; or several such
+    addresses, the shards of one database: ties come by shard, then in the order of each index. A
+    shard may be on the disk of one node: only workers of the node 10.0.0.2 open
+    ``node:10.0.0.2:/data/shard.index``.
 
     ``queries`` are ``Codes`` or, for the k nearest, ``Questions``, with ``precision`` and
-    ``shortlist`` as in ``index.search``; several indexes have a shortlist each.
+    ``shortlist`` as in ``index.search``; each index makes a shortlist of its own.
     """
     if (k is None) == (radius is None):
         _check.refuse("Give either k or a radius.")
-    k = None if k is None else check_k(k)
+    k = None if k is None else _check.cutoff(k)
     radius = None if radius is None else check_radius(radius)
     if not isinstance(queries, (Codes, Questions)):
         _check.refuse(f"Codes are wanted here (rb.pack makes them); got {type(queries).__name__}.")
-    how = _check_how(queries, radius, precision, shortlist)
+    how = _check_options(queries, radius, precision, shortlist)
     if isinstance(queries, Questions) and shortlist is not None and isinstance(database, Codes):
         assert k is not None
         wide = max(k, _check.whole("shortlist", shortlist, 1))
@@ -108,30 +109,31 @@ def search(
         _check.not_empty("database", len(database))
     decoded = isinstance(queries, Questions) and queries.decoder is not None
     fetched = choose_width(k) if decoded and k and isinstance(database, Codes) else k
-    with joined(address) as ray:
+    with join_cluster(address) as ray:
         if isinstance(database, Codes):
-            pieces = [(ray.put(database.packed[s]), s.start) for s in spans(len(database), rows)]
-            function: Any = _in_codes
+            shards = cut_spans(len(database), rows)
+            pieces = [(ray.put(database.packed[s]), s.start) for s in shards]
+            function: Any = _search_shard
         else:
-            listed = [database] if isinstance(database, (str, os.PathLike)) else list(database)
-            _check.not_empty("list of indexes", len(listed))
+            places = [database] if isinstance(database, (str, os.PathLike)) else list(database)
+            _check.not_empty("list of indexes", len(places))
             job = uuid.uuid4().hex
-            pieces, function = [(_split_host(str(place)), job) for place in listed], _in_index
-        slices = spans(len(queries), QUERIES) or [slice(0, 0)]
+            pieces, function = [(_split_host(str(place)), job) for place in places], _search_index
+        slices = cut_spans(len(queries), QUERIES) or [slice(0, 0)]
         parts = [(queries[s], fetched, radius, how, *piece) for s in slices for piece in pieces]
-        found = mapped(ray, function, parts, "search", len(parts), _host_of)
-        merged = [_merged([next(found) for _ in pieces], fetched) for _ in slices]
-    results = merged[0] if len(merged) == 1 else _stacked(merged)
+        answers = run_parts(ray, function, parts, "search", len(parts), _find_host)
+        merged = [_merge_shards([next(answers) for _ in pieces], fetched) for _ in slices]
+    results = merged[0] if len(merged) == 1 else _stack_slices(merged)
     if fetched == k:
         return results
     assert isinstance(queries, Questions) and k is not None
     return order_shortlist(queries, results.ids, database.__getitem__, k)
 
 
-def _check_how(
+def _check_options(
     queries: Queries, radius: int | None, precision: str, shortlist: int | None
 ) -> dict[str, Any]:
-    """The options of a search by questions; none for codes."""
+    """Check the options of a search by questions; returns none for codes."""
     check_precision(precision)
     if isinstance(queries, Codes):
         if shortlist is not None:
@@ -143,22 +145,22 @@ def _check_how(
 
 
 def _split_host(place: str) -> tuple[str | None, str]:
-    """The node that has an index, None for any, and the address of the index there."""
+    """Split off the node that has the index, None for any, from the address of the index."""
     if not place.startswith("node:"):
-        return None, _absolute(place)
-    _, host, there = [*place.split(":", 2), "", ""][:3]
-    if not host or not there:
+        return None, _make_absolute(place)
+    _, host, path = [*place.split(":", 2), "", ""][:3]
+    if not host or not path:
         _check.refuse(f"A shard on a node is written node:ADDRESS:PATH; got {place!r}.")
-    return host, there
+    return host, path
 
 
-def _host_of(part: tuple) -> str | None:
+def _find_host(part: tuple) -> str | None:
     place = part[4]
     return place[0] if isinstance(place, tuple) else None
 
 
-def _absolute(place: str | os.PathLike[str]) -> str:
-    """A worker runs in a folder of its own, so that a path must say where it begins."""
+def _make_absolute(place: str | os.PathLike[str]) -> str:
+    """Make the path in an address absolute: a worker runs in another folder."""
     text = str(place)
     scheme, colon, rest = text.partition(":")
     if os.path.exists(text) or not colon:
@@ -168,12 +170,10 @@ def _absolute(place: str | os.PathLike[str]) -> str:
     return text
 
 
-def _merged(parts: list[tuple[np.ndarray, ...]], k: int | None) -> Results:
-    """One query slice over all shards: by distance, then in the order of the shards."""
+def _merge_shards(parts: list[tuple[np.ndarray, ...]], k: int | None) -> Results:
+    """Merge the results of all shards for some queries: by distance, then by shard."""
     if k is not None:
-        ids, distances = (np.concatenate(side, axis=1) for side in zip(*parts, strict=True))
-        order = np.argsort(distances, axis=1, kind="stable")[:, :k]
-        return Results(*(np.take_along_axis(side, order, 1) for side in (ids, distances)))
+        return merge_nearest(parts, k)
     sizes = [np.diff(part[2]) for part in parts]
     owner = np.concatenate([np.repeat(np.arange(len(size)), size) for size in sizes])
     ids, distances = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
@@ -182,8 +182,8 @@ def _merged(parts: list[tuple[np.ndarray, ...]], k: int | None) -> Results:
     return Results(ids[order], distances[order], offsets)
 
 
-def _stacked(slices: list[Results]) -> Results:
-    """Slices of the queries, one after another."""
+def _stack_slices(slices: list[Results]) -> Results:
+    """Join the results of slices of the queries, one after another."""
     ids, distances = (np.concatenate([getattr(s, n) for s in slices]) for n in ("ids", "distances"))
     if slices[0].offsets is None:
         return Results(ids, distances)

@@ -17,7 +17,7 @@ from rankbits.data import items as data_items
 from rankbits.data.arrays import read_columns
 from rankbits.encoder import Encoder
 from rankbits.indexes import HammingIndex
-from rankbits.indexes.checks import distinct_ids, parse_ids
+from rankbits.indexes.checks import parse_distinct_ids, parse_ids
 from rankbits.indexes.ids import Column
 from rankbits.kernels import Words, hamming, words
 from rankbits.kernels.questions import order_rows
@@ -149,7 +149,8 @@ def make_comparison(
     fitted to the very items it then ranks, so its AP here is that of known classes."""
     value = _check.finite("embeddings", _check.matrix("embeddings", embeddings)).astype(np.float32)
     _check.not_empty("embeddings", len(value))
-    column = Column(distinct_ids(range(len(value)) if ids is None else ids, len(value), "rows"))
+    ids = range(len(value)) if ids is None else ids
+    column = Column(parse_distinct_ids(ids, len(value), "rows"))
     reduce = _fit_reduction(value, bits) if bits < value.shape[1] else np.asarray
     base = reduce(value)
     packed = -(-base.shape[1] // 8)
@@ -180,7 +181,7 @@ def compare_with_floats(
         Method("bits", kept, packed, partial(_encode, encoder.encode_embeddings, np.asarray)),
         Method("asked", kept, packed, encoder.ask_embeddings, embeddings),
     )
-    return SideBySide(Column(distinct_ids(ids, len(ids), "rows")), methods, labels)
+    return SideBySide(Column(parse_distinct_ids(ids, len(ids), "rows")), methods, labels)
 
 
 def _ask_all(question: Questions, database: Words) -> np.ndarray:
@@ -225,7 +226,7 @@ def read_comparison(
     ids = ids.tolist() if ids is not None and ids.dtype.kind == "U" else ids
     labels = columns.get("labels")
     if labels is None and items is not None and items.labels is not None:
-        named = distinct_ids(
+        named = parse_distinct_ids(
             range(len(columns["embeddings"])) if ids is None else ids,
             len(columns["embeddings"]),
             "rows",

@@ -15,7 +15,7 @@ from rankbits.data import items as data_items
 from rankbits.data import tables
 from rankbits.data.labels import number_labels
 from rankbits.data.texts import Texts, make_snippet
-from rankbits.indexes.checks import distinct_ids
+from rankbits.indexes.checks import parse_distinct_ids
 from rankbits.indexes.ids import Column
 from rankbits.serve.pictures import draw_array, draw_file
 
@@ -44,7 +44,7 @@ class Items:
         images: np.ndarray | None = None,
         paths: Sequence[str | None] | None = None,
     ) -> None:
-        self.ids = Column(distinct_ids(ids, len(ids), "items"))
+        self.ids = Column(parse_distinct_ids(ids, len(ids), "items"))
         columns = {"titles": titles, "texts": texts, "labels": labels, "images": images}
         for name, value in columns.items():
             if value is not None:

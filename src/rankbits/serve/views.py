@@ -29,7 +29,7 @@ class Frozen:
         self.strings = self.state.strings
 
     def search(self, queries: Codes | Questions, k: int, among: np.ndarray | None) -> Results:
-        allowed = scan.candidates(self.state, None, among, len(queries))
+        allowed = scan.list_candidates(self.state, None, among, len(queries))
 
         def find(asked: Codes | LaidOut, count: int) -> Results:
             return scan.topk(self.state, asked, count, allowed)

@@ -1,1 +1,1 @@
-"""Databases that keep codes, behind the verbs of ``Index``; none is imported until it is opened."""
+"""Databases that store codes, each an ``Index``; a package is imported when it is first used."""

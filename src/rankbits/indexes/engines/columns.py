@@ -1,4 +1,4 @@
-"""Columns that a user adds to a DuckDB table, beside those of the index."""
+"""Checks of the columns that users add to a DuckDB table."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from rankbits.indexes.engines.opening import check_name
 KINDS = {"b": "BOOLEAN", "i": "BIGINT", "u": "UBIGINT", "f": "DOUBLE", "U": "VARCHAR"}
 
 
-def column_kind(values: np.ndarray) -> str:
-    """What DuckDB calls the kind of a column."""
+def choose_type(values: np.ndarray) -> str:
+    """The DuckDB type for these values."""
     return KINDS.get(values.dtype.kind, "VARCHAR")
 
 
 def check_column(name: str, values: Any, rows: int) -> np.ndarray:
-    """The values of a column, one for each row: numbers, bools or strings of one kind."""
+    """The values as an array: one for each row, all numbers, all bools or all strings."""
     check_name("The name of a column", name)
     if name.lower() in ("id", "place") or (name[0] in "wW" and name[1:].isdigit()):
-        _check.refuse(f"The column '{name}' is the index's own; name it otherwise.")
+        _check.refuse(f"The index uses the column '{name}' itself; choose another name.")
     column = np.asarray(values)
     if column.dtype.kind == "O" and not all(isinstance(x, str) or x is None for x in column.flat):
         _check.refuse(f"The column '{name}' must hold numbers, bools or strings of one kind.")

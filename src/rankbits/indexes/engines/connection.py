@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL that is made again when it is lost, and a write that is done once."""
+"""A connection to PostgreSQL that is renewed when it is lost, and writes that happen once."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class Lost(_check.Refusal):
 
 
 def ask_twice(method: Method) -> Method:
-    """A method that only reads, called once more where the connection is lost."""
+    """Decorate a method that only reads: where the connection is lost, it is called once more."""
 
     @functools.wraps(method)
-    def call(*given: Any, **named: Any) -> Any:
+    def call(*args: Any, **options: Any) -> Any:
         try:
-            return method(*given, **named)
+            return method(*args, **options)
         except Lost:
-            return method(*given, **named)
+            return method(*args, **options)
 
     return call  # type: ignore[return-value]
 
 
-class Connected:
-    """What an index with a table of a PostgreSQL server needs of it."""
+class Connection:
+    """The part of ``PostgresIndex`` that connects, runs transactions and retries."""
 
     table: str
     _mode: str
@@ -43,7 +43,7 @@ class Connected:
         from psycopg import sql
 
         self._address, self._failure, self._sql = address, psycopg.Error, sql
-        self._name, self._one = sql.Identifier(self.table), threading.RLock()
+        self._name, self._lock = sql.Identifier(self.table), threading.RLock()
         self._psycopg, self._closed = psycopg, False
         self._con = self._connect()
 
@@ -55,8 +55,8 @@ class Connected:
 
     @contextmanager
     def _transaction(self, write: bool = False) -> Iterator[Any]:
-        """A cursor inside one transaction; the server's refusals become ours."""
-        with self._one:
+        """A cursor inside one transaction; the server's errors become refusals."""
+        with self._lock:
             if self._closed:
                 _check.refuse(f"The index {self.table} is closed.")
             if write:
@@ -68,12 +68,13 @@ class Connected:
                     yield cursor
             except self._failure as error:
                 if self._con.closed:
-                    raise Lost(f"PostgreSQL is gone: {first_line(error)}.") from None
+                    raise Lost(f"PostgreSQL closed the connection: {first_line(error)}.") from None
                 _check.refuse(f"PostgreSQL refuses: {first_line(error)}; nothing was changed.")
 
     def _write(self, work: Callable[[Any], Any]) -> Any:
-        """What ``work(cursor)`` gives, done in one transaction while nobody else writes, and once:
-        after a lost connection the server says whether the transaction was committed."""
+        """Run ``work(cursor)`` in one transaction while nobody else writes, and return its result.
+        If the connection is lost, the server says whether the transaction was committed, so that
+        the work is done once."""
         number = result = None
         for attempt in range(2):
             try:
@@ -89,24 +90,24 @@ class Connected:
             except Lost as sentence:
                 if attempt and number is not None:
                     text = str(sentence).rstrip(".")
-                    _check.refuse(f"{text}; whether this call was done is not known.")
+                    _check.refuse(f"{text}; it is unknown whether this write was done.")
                 if attempt:
                     raise
         return result
 
     def _run(self, cursor: Any, text: str, values: Any = None, **parts: Any) -> Any:
-        """Execute ``text``: names and numbers quoted in, values sent beside it."""
+        """Execute ``text``; names and numbers are quoted into it, values are sent separately."""
         composed = self._sql.SQL(text).format(t=self._name, **parts)
         return cursor.execute(composed, values, prepare=False)
 
     def close(self) -> None:
-        """Let go of the connection; everything acknowledged is on the server."""
+        """Close the connection; every write that returned is on the server."""
         self._closed = True
         self._con.close()
 
 
 def split_address(address: str) -> tuple[str, str | None]:
-    """The address that libpq takes, and the table named in it.
+    """Split an address into one that libpq accepts and the table it names.
 
     >>> split_address("postgresql:///birds?host=/tmp&table=codes")
     ('postgresql:///birds?host=/tmp', 'codes')

@@ -1,4 +1,4 @@
-"""Codes and ids as PostgreSQL's binary COPY wants them."""
+"""Codes and ids in PostgreSQL's binary COPY format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHUNK = 1 << 16  # rows laid out at a time
 
 
 def lay_out_rows(codes: Codes, ids: np.ndarray) -> Iterator[bytes]:
-    """Rows in PostgreSQL's binary COPY format: each field its length, big-endian, and its bytes."""
+    """Rows in the binary COPY format: for each field its length, big-endian, then its bytes."""
     width = codes.packed.shape[1]
     yield HEADER
     for start in range(0, len(codes), CHUNK):

@@ -1,4 +1,4 @@
-"""DuckDB: a database in one file keeps the codes; our kernels search them in memory."""
+"""DuckDB: codes are stored in a database file and searched in memory by our kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from rankbits import _check
 from rankbits.indexes import checks
-from rankbits.indexes.engines.columns import check_column, column_kind
+from rankbits.indexes.engines.columns import check_column, choose_type
 from rankbits.indexes.engines.notes import read_note, write_note
 from rankbits.indexes.engines.opening import (
     agree_on_bits,
@@ -22,7 +22,7 @@ from rankbits.indexes.engines.opening import (
     first_line,
     import_package,
 )
-from rankbits.indexes.file import pad_bits
+from rankbits.indexes.file import mask_padding
 from rankbits.indexes.hamming import HammingIndex
 from rankbits.indexes.ids import Column
 from rankbits.indexes.segments import Segment, Snapshot
@@ -37,7 +37,7 @@ SAFE = {
     "autoload_known_extensions": "false",
     "enable_external_access": "false",
 }
-OWN = ("rankbits_incoming", "rankbits_new")
+RESERVED = ("rankbits_incoming", "rankbits_new")
 
 _open: set[tuple[str, str]] = set()
 _opening = threading.Lock()
@@ -46,15 +46,15 @@ _opening = threading.Lock()
 class DuckDBIndex(HammingIndex):
     """Codes in a table of a DuckDB file, read into memory once and searched by our kernels.
 
-    ``add`` and ``remove`` are transactions: on the disk, whole, when they return. The table has the
-    columns ``id``, ``place`` (order of insertion), ``w0``, ``w1``, ... (the code, 64 bits each) and
-    those given to ``add(..., columns={"price": [...]})``; ``search`` and ``within`` filter by them,
-    ``where="price < 10"``. That is SQL and trusted as such: write it yourself, never paste into it
-    what a stranger typed. It reads the database only (any table of it, as in
-    ``"id IN (SELECT id FROM products WHERE stock > 0)"``), not files. Ids are always parameters.
+    ``add`` and ``remove`` are transactions, on the disk when they return. The table has the columns
+    ``id``, ``place`` (order of insertion), ``w0``, ``w1``, ... (64 bits of the code each) and those
+    given to ``add(..., columns={"price": [...]})``. ``search`` and ``within`` can filter by them:
+    ``where="price < 10"``. The condition is SQL and is trusted: never put a stranger's text into
+    it. It can read any table of the database, as in
+    ``"id IN (SELECT id FROM products WHERE stock > 0)"``, but no files. Ids are never put into SQL.
 
     Ties come by order of insertion, as in ``HammingIndex``. One process has the file at a time;
-    ``mode="r"`` lets several read it while none writes.
+    with ``mode="r"`` several can read it while none writes.
 
     >>> import tempfile, pathlib
     >>> from rankbits import pack
@@ -76,15 +76,15 @@ class DuckDBIndex(HammingIndex):
         super().__init__(1)
         duckdb = import_package("duckdb", "DuckDB", "duckdb")
         self.path, self.table, self._failure = Path(path), check_name("table", table), duckdb.Error
-        if self.table.lower() in OWN:
-            _check.refuse(f"The table {self.table} is for rankbits itself; name it otherwise.")
+        if self.table.lower() in RESERVED:
+            _check.refuse(f"rankbits uses the table {self.table} itself; choose another name.")
         self._quoted = f'"{self.table}"'  # it may be a word of SQL
         self._mode = _check.choice("mode", mode, ("r", "w"))
         self._columns: Mapping[str, Any] = {}
         self._key = (str(self.path.resolve()), self.table.lower())
         with _opening:
             if self._key in _open:
-                _check.refuse(f"{self.path} is open already: one index a table in one process.")
+                _check.refuse(f"{self.path} is open already: a process can open a table once.")
             self._con = self._connect(duckdb, bits)
             try:
                 self._load(bits)
@@ -102,7 +102,7 @@ class DuckDBIndex(HammingIndex):
             )
         if new and self._mode == "r":
             _check.refuse(f"{self.path} does not exist or is not a file.")
-        if new:  # asked before a file is made that nobody wanted
+        if new:  # refuse before a file is made
             agree_on_bits(f"{self.path}, table {self.table}", None, bits)
         try:
             return duckdb.connect(str(self.path), read_only=self._mode == "r", config=SAFE)
@@ -119,56 +119,55 @@ class DuckDBIndex(HammingIndex):
     def _load(self, bits: int | None) -> None:
         place = f"{self.path}, table {self.table}"
         try:
-            found = self._con.execute(
+            row = self._con.execute(
                 "SELECT comment FROM duckdb_tables() "
                 "WHERE lower(table_name) = ? AND schema_name = 'main'",
                 [self.table.lower()],
             ).fetchone()
-            held = None if found is None else read_note(str(found[0] or ""), place)
-            self.bits = agree_on_bits(place, None if held is None else held[0], bits)
-            self._state = Snapshot(self.bits, facts={} if held is None else held[1])
+            note = (None, {}) if row is None else read_note(str(row[0] or ""), place)
+            self.bits = agree_on_bits(place, note[0], bits)
+            self._state = Snapshot(self.bits, facts=note[1])
             self._names = [f"w{i}" for i in range(-(-self.bits // 64))]
-            if held is None:
+            if row is None:
                 if self._mode == "r":
                     _check.refuse(f"{place} does not exist; mode='w' makes it.")
-                self._make("BIGINT")
-            self._read(place)
+                self._create_table()
+            self._read_rows(place)
         except self._failure as error:
             _check.refuse(f"{place} is truncated or damaged: {first_line(error)}.")
 
-    def _make(self, kind: str) -> None:
+    def _create_table(self) -> None:
         listed = ", ".join(f"{name} UBIGINT NOT NULL" for name in self._names)
         self._con.execute(
-            f"BEGIN; CREATE TABLE {self._quoted} (id {kind} PRIMARY KEY, place BIGINT NOT NULL, "
-            f"{listed}); {self._comment(self._state)}; COMMIT"
+            f"BEGIN; CREATE TABLE {self._quoted} (id BIGINT PRIMARY KEY, place BIGINT NOT NULL, "
+            f"{listed}); {self._comment_sql(self._state)}; COMMIT"
         )
 
-    def _comment(self, state: Snapshot) -> str:
+    def _comment_sql(self, state: Snapshot) -> str:
         note = write_note(self.bits, state.facts).replace("'", "''")
         return f"COMMENT ON TABLE {self._quoted} IS '{note}'"
 
-    def _describe(self, state: Snapshot) -> None:
+    def _put_facts(self, state: Snapshot) -> None:
         check_writable(self.path, self._mode)
         try:
-            self._con.execute(self._comment(state))
+            self._con.execute(self._comment_sql(state))
         except self._failure as error:
             _check.refuse(f"DuckDB cannot write to {self.path}: {first_line(error)}.")
         self._state = state
 
-    def _read(self, place: str) -> None:
-        """The whole table into memory, in order of insertion."""
+    def _read_rows(self, place: str) -> None:
+        """Read the whole table into memory, in order of insertion."""
         listed = ", ".join(["id", "place", *self._names])
         rows = self._con.execute(f"SELECT {listed} FROM {self._quoted} ORDER BY place").fetchnumpy()
         self._kind = "VARCHAR" if rows["id"].dtype == object else "BIGINT"
         self._next = int(rows["place"][-1]) + 1 if len(rows["place"]) else 0
-        found = np.stack([rows[name] for name in self._names])
-        if found.dtype != np.uint64 or (self.bits % 64 and (found[-1] & pad_bits(self.bits)).any()):
-            _check.refuse(f"{place} is damaged: it holds what is no code of {self.bits} bits.")
-        segments = (Segment(Words(found, self.bits), Column(rows["id"])),) if len(found[0]) else ()
+        codes = np.stack([rows[name] for name in self._names])
+        if codes.dtype != np.uint64 or (codes[-1] & mask_padding(self.bits)).any():
+            _check.refuse(f"{place} is damaged: some rows are not codes of {self.bits} bits.")
+        segments = (Segment(Words(codes, self.bits), Column(rows["id"])),) if len(codes[0]) else ()
         self._state = replace(self._state, segments=segments)
 
-    def _now(self) -> Snapshot:
-        """What the index holds at this moment; it never changes."""
+    def snapshot(self) -> Snapshot:
         if self._closed:
             _check.refuse(f"The index {self.path} is closed.")
         return self._state
@@ -176,12 +175,12 @@ class DuckDBIndex(HammingIndex):
     def add(
         self, codes: Codes, ids: Any = None, *, columns: Mapping[str, Any] | None = None
     ) -> Self:
-        """Remember ``codes`` under ``ids``, with ``columns`` (n,) each: numbers, bools, strings.
+        """Store ``codes`` under ``ids``, with ``columns`` (n,) of numbers, bools or strings.
 
-        An id already there is replaced; of its columns, those given.
+        For an id that is already stored, the code and the given columns are replaced.
         """
         with self._writing:
-            codes = self._codes_to_add(codes)
+            codes = self._to_new_codes(codes)
             self._columns = {n: check_column(n, v, len(codes)) for n, v in (columns or {}).items()}
             try:
                 return super().add(codes, ids)
@@ -222,11 +221,11 @@ class DuckDBIndex(HammingIndex):
                 f"FROM {self._quoted} LIMIT 0; DROP TABLE {self._quoted}; "
                 f"ALTER TABLE rankbits_new RENAME TO {self._quoted}; "
                 f"ALTER TABLE {self._quoted} ADD PRIMARY KEY (id); "
-                f"{self._comment(self._state)}"
+                f"{self._comment_sql(self._state)}"
             )
         for name, values in self._columns.items():
             sql = f'ALTER TABLE {self._quoted} ADD COLUMN IF NOT EXISTS "{name}"'
-            self._con.execute(f"{sql} {column_kind(values)}")
+            self._con.execute(f"{sql} {choose_type(values)}")
         quoted = [f'"{name}"' for name in rows]
         listed, changed = ", ".join(quoted), ", ".join(f"{n} = excluded.{n}" for n in quoted[1:])
         self._con.execute(
@@ -242,30 +241,29 @@ class DuckDBIndex(HammingIndex):
     def search(
         self, queries: Any, k: int, *, among: Any = None, where: str | None = None, **options: Any
     ) -> Results:
-        """The k nearest of the ids and rows allowed; ``options`` are those of every index."""
-        checks.check_k(k)
-        return super().search(queries, k, among=self._allowed(among, where), **options)
+        """The k nearest ``among`` ids and ``where`` a condition holds; see ``Index.search``."""
+        _check.cutoff(k)
+        return super().search(queries, k, among=self._combine_filters(among, where), **options)
 
     def within(
         self, queries: Codes, radius: int, *, among: Any = None, where: str | None = None
     ) -> Results:
-        """Everything at distance ``radius`` or less among the ids and rows allowed."""
+        """Everything at distance ``radius`` or less, filtered as in ``search``."""
         checks.check_radius(radius)
-        return super().within(queries, radius, among=self._allowed(among, where))
+        return super().within(queries, radius, among=self._combine_filters(among, where))
 
-    def _allowed(self, among: Any, where: str | None) -> Any:
+    def _combine_filters(self, among: Any, where: str | None) -> Any:
+        """``among``, less the ids that do not meet the condition ``where``."""
         if where is None:
             return among
-        state, chosen = self._now(), self._ids_where(where)
+        state, selected = self.snapshot(), self._select_ids(where)
         if among is None:
-            return chosen
-        given = checks.parse_ids(among, "among, beside where,")
-        if state.count:
-            checks.same_kind(given, bool(state.strings), "among")
-        kept = set(given.tolist())
-        return chosen[[name in kept for name in chosen.tolist()]]
+            return selected
+        parsed = checks.parse_ids(among, "among, beside where,")
+        allowed = set(checks.same_kind(parsed, state.strings, "among").tolist())
+        return selected[[name in allowed for name in selected.tolist()]]
 
-    def _ids_where(self, where: str) -> np.ndarray:
+    def _select_ids(self, where: str) -> np.ndarray:
         sql = f"SELECT id FROM {self._quoted} WHERE ({where}\n)"
         cursor = self._con.cursor()
         try:
@@ -279,19 +277,19 @@ class DuckDBIndex(HammingIndex):
             cursor.close()
 
     def scan(self, queries: Codes, k: int) -> Results:
-        """The k nearest by DuckDB's own scan, ties by id: the same distances as ``search``."""
-        laid_out, k = words(self._query_codes(queries)), checks.check_k(k)
+        """The k nearest, searched by DuckDB in SQL: the distances of ``search``, ties by id."""
+        laid_out, k = words(self._to_query_codes(queries)), _check.cutoff(k)
         distance = " + ".join(f"bit_count(xor({n}, ?::UBIGINT))" for n in self._names)
         sql = f"SELECT id, {distance} AS d FROM {self._quoted} ORDER BY d, id LIMIT {k}"
         cursor = self._con.cursor()
-        found = [cursor.execute(sql, q.tolist()).fetchnumpy() for q in laid_out.words.T]
+        answers = [cursor.execute(sql, q.tolist()).fetchnumpy() for q in laid_out.words.T]
         cursor.close()
         shape = (len(queries), -1) if len(queries) else (0, 0)
-        ids, near = (np.array([f[n] for f in found]).reshape(shape) for n in ("id", "d"))
+        ids, near = (np.array([a[n] for a in answers]).reshape(shape) for n in ("id", "d"))
         return Results(ids, near.astype(np.int32))
 
     def close(self) -> None:
-        """Let go of the file; everything acknowledged is in it already."""
+        """Close the file; every write that returned is in it already."""
         with self._writing:
             if not self._closed:
                 self._closed = True

@@ -1,4 +1,4 @@
-"""GraphIndex: a file of codes whose nearest are found by a graph, approximately."""
+"""GraphIndex: a file of codes with a graph that finds the nearest approximately."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from rankbits.indexes.ids import Column
 from rankbits.indexes.segments import Snapshot
 from rankbits.types import Codes, Results
 
-SHORT = 10_000  # rows that are scanned rather than put into a graph
-SHARE = 8  # the graph is brought up to date when one row in so many is not in it
+SHORT = 10_000  # fewer rows than this get no graph and are scanned
+SHARE = 8  # the graph is updated when more than one row in so many differs from it
 SAMPLE, SAMPLED_K = 200, 10  # queries by which recall is measured, and how many each finds
-SPARE = 64  # nodes, and rows of a node, that are looked at beyond k
+SPARE = 64  # nodes, and rows of a node, that are fetched beyond k
 
 
 @dataclass(frozen=True, eq=False)
-class View:
-    """What a search sees: the rows of ``nodes``, less those ``gone``, then the rows added since,
-    which are the last of ``state``."""
+class GraphView:
+    """What a search sees: the rows in the graph (``nodes``) that are not ``gone``, then the rows
+    added since, which are the last of ``state``."""
 
     state: Snapshot
     nodes: Nodes
@@ -37,26 +37,26 @@ class View:
 
     @property
     def kept(self) -> int:
-        """How many rows of the graph are still there."""
+        """How many rows of the graph are not removed."""
         return len(self.gone) - int(np.count_nonzero(self.gone))
 
     @property
     def stale(self) -> int:
-        """How many rows the graph does not have, or has too many."""
+        """How many rows are missing in the graph or removed since."""
         return self.state.count + len(self.gone) - 2 * self.kept
 
 
 class GraphIndex(FileIndex):
-    """A ``FileIndex`` whose k nearest are found by a graph (usearch), approximately.
+    """A ``FileIndex`` with a graph (usearch) that finds the k nearest approximately.
 
-    Equal codes are one node, so that a graph does not break where many codes tie; each stands for
-    its rows in order of insertion. ``recall`` is measured whenever the graph is made or brought up
-    to date: the share of the ten nearest that 200 of its own codes, some bits of each flipped,
-    find. ``effort`` is how many nodes a search keeps in view: more find more, and take longer.
-    New rows are scanned until they are an eighth of all, and then put into the graph; a search
-    ``among`` some ids, ``within`` a radius or by questions is exact, and so is one of fewer than
-    10,000 rows. What is acknowledged is in the file; the graph lies beside it, in ``….graph``, and
-    is made anew where that is missing or damaged.
+    Equal codes are one node, so that many ties do not break the graph; a node gives its rows in
+    order of insertion. ``recall`` is measured whenever the graph is made or updated: 200 of its own
+    codes are searched for, with some bits flipped, and it is the share of their ten nearest that
+    the graph finds. ``effort`` is how many nodes a search keeps in view; a higher one finds more
+    and takes longer. New rows are scanned until they are an eighth of all, and then put into the
+    graph. Searches ``among`` ids, ``within`` a radius or by questions are exact, and so are all
+    searches of fewer than 10,000 rows. Codes and ids are in the file; the graph is beside it in
+    ``….graph``, and is made again if that is missing or damaged.
     """
 
     recall: float | None = None
@@ -72,19 +72,19 @@ class GraphIndex(FileIndex):
     ) -> None:
         self._usearch = import_package("usearch.index", "A graph", "graph")
         self.effort = _check.whole("effort", effort, 1)
-        self._view: View | None = None
+        self._view: GraphView | None = None
         super().__init__(path, bits, mode=mode, verify=verify)
-        self._beside = Path(f"{self.path}.graph")
+        self._graph_path = Path(f"{self.path}.graph")
         with self._writing:
-            kept = nodes.load_nodes(self._beside, self.bits, self._usearch)
-            self._refresh(kept or Nodes.empty(self.bits, self._usearch))
+            stored = nodes.load_nodes(self._graph_path, self.bits, self._usearch)
+            self._refresh(stored or Nodes.empty(self.bits, self._usearch))
 
     def __repr__(self) -> str:
-        told = "" if self.recall is None else f", recall {self.recall:.3f}"
-        return f"{super().__repr__()[:-1]}{told})"
+        recall = "" if self.recall is None else f", recall {self.recall:.3f}"
+        return f"{super().__repr__()[:-1]}{recall})"
 
     def _refresh(self, old: Nodes) -> None:
-        """Bring the graph up to what the index holds now, and measure it."""
+        """Update the graph to what the index holds now, and measure its recall."""
         state = self._state
         if state.count < SHORT:
             self._view = None
@@ -92,12 +92,13 @@ class GraphIndex(FileIndex):
         codes = state.codes()
         fresh = nodes.update_nodes(old, codes, self.effort)
         column, none = Column(state.ids()), np.zeros(state.count, bool)
-        self._view = View(state, fresh, column, none)
+        self._view = GraphView(state, fresh, column, none)
         self.recall = self._measure(codes)
         if self._mode == "w" and fresh.changed:
-            nodes.save_nodes(self._beside, fresh)
+            nodes.save_nodes(self._graph_path, fresh)
 
     def _measure(self, codes: Codes) -> float:
+        """The share of the nearest codes that the graph finds for queries near stored codes."""
         rng = np.random.default_rng(0)
         rows = rng.integers(0, len(codes), SAMPLE)
         flips = rng.random((SAMPLE, self.bits)) < 1 / 16
@@ -124,27 +125,22 @@ class GraphIndex(FileIndex):
         view = self._view
         if view is None or among is not None or not len(queries):
             return super()._search_codes(queries, k, among)
-        self._now()  # refuses where the index is closed
-        parts = [self._from_graph(view, queries, min(k, view.kept))]
+        self.snapshot()  # refuses if the index is closed
+        parts = [self._search_graph(view, queries, min(k, view.kept))]
         if view.state.count > view.kept:
             mask = np.arange(view.state.count) >= view.kept
-            allowed = scan.candidates(view.state, mask, None, len(queries))
+            allowed = scan.list_candidates(view.state, mask, None, len(queries))
             parts.append(scan.topk(view.state, queries, k, allowed))
-        ids, distances = (
-            np.concatenate([getattr(part, name) for part in parts], axis=1)
-            for name in ("ids", "distances")
-        )
-        order = np.argsort(distances, axis=1, kind="stable")[:, : min(k, view.state.count)]
-        return Results(np.take_along_axis(ids, order, 1), np.take_along_axis(distances, order, 1))
+        return scan.merge_nearest([(part.ids, part.distances) for part in parts], k)
 
-    def _from_graph(self, view: View, queries: Codes, k: int) -> Results:
-        """The k nearest of the rows in the graph; where it shows too few, by a scan."""
+    def _search_graph(self, view: GraphView, queries: Codes, k: int) -> Results:
+        """The k nearest of the rows in the graph; by a scan for queries that find too few."""
         rows, distances = view.nodes.find(queries, k, SPARE, view.gone)
         short = np.flatnonzero(rows[:, -1] < 0) if k else rows[:0, 0]
         row_ids = view.ids.at(np.maximum(rows, 0))
         if len(short):
             mask = np.arange(view.state.count) < view.kept
-            allowed = scan.candidates(view.state, mask, None, len(short))
+            allowed = scan.list_candidates(view.state, mask, None, len(short))
             exact = scan.topk(view.state, queries[short], k, allowed)
             row_ids[short], distances[short] = exact.ids, exact.distances
         return Results(row_ids, distances)

@@ -1,4 +1,4 @@
-"""milvus-lite: a Milvus in one file, had by one process at a time, and loud if let."""
+"""Connections to Milvus, and to milvus-lite: a Milvus in one file, for one process at a time."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _opening = threading.Lock()
 
 
 def connect(place: str, file: Path | None, mode: str, seconds: float) -> Any:
-    """A client of the server at ``place``, or of the file; let go of it by ``release``."""
-    milvus = quietly(lambda: import_package("pymilvus", "Milvus", "milvus"))
+    """A client of the server at ``place`` or of ``file``; ``release`` closes it."""
+    milvus = call_quietly(lambda: import_package("pymilvus", "Milvus", "milvus"))
     with _opening:
         if file is not None:
             _check_file(file, mode)
         try:
-            client = quietly(lambda: milvus.MilvusClient(place, timeout=seconds))
+            client = call_quietly(lambda: milvus.MilvusClient(place, timeout=seconds))
         except (milvus.MilvusException, RuntimeError) as error:
             if "Open local" in str(error):
                 _check.refuse(
-                    f"{file} is open in another process, or is no milvus-lite file: one process "
+                    f"{file} is open in another process or is not a milvus-lite file: one process "
                     "has it at a time."
                 )
             _check.refuse(f"Milvus cannot be reached: {first_line(error)}.")
@@ -37,17 +37,17 @@ def connect(place: str, file: Path | None, mode: str, seconds: float) -> Any:
 
 
 def _check_file(file: Path, mode: str) -> None:
-    quietly(lambda: import_package("milvus_lite", "A Milvus file", "milvus"))
+    call_quietly(lambda: import_package("milvus_lite", "A Milvus file", "milvus"))
     if not file.parent.is_dir():
         _check.refuse(f"Cannot write {file}: the folder {file.parent} does not exist.")
     if mode == "r" and not file.is_file():
         _check.refuse(f"{file} does not exist or is not a file.")
     if str(file.resolve()) in _open:
-        _check.refuse(f"{file} is open already: one index a file in one process.")
+        _check.refuse(f"{file} is open already: a process can open a file once.")
 
 
 def release(client: Any, file: Path | None) -> None:
-    """Closing a client leaves milvus-lite's own process running, and the file with it."""
+    """Close the client, and end milvus-lite's own process, which would keep the file open."""
     client.close()
     if file is not None:
         from milvus_lite.server_manager import server_manager_instance
@@ -56,8 +56,9 @@ def release(client: Any, file: Path | None) -> None:
         _open.discard(str(file.resolve()))
 
 
-def quietly(call: Callable[[], Any]) -> Any:
-    """It warns of its own use of pkg_resources and logs tracebacks of what we say in words."""
+def call_quietly(call: Callable[[], Any]) -> Any:
+    """Call a function of pymilvus without its noise: it warns of its own use of pkg_resources, and
+    logs a traceback for each error that we turn into a sentence."""
     logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""Nodes of a graph: codes, each once, with the rows that have them; and the file of them."""
+"""Nodes of a graph: each different code once, with the rows that have it; and their file."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rankbits.types import Codes
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """Codes, each once: ``words`` (N, W) ascending, the ``keys`` (N,) they have in ``graph``, and
-    their rows ``rows[begin[i] : begin[i + 1]]`` in order of insertion. ``slots`` are places by key.
-    """
+    """Each different code once: node i has ``words[i]`` (N, W), ascending, the key ``keys[i]`` in
+    ``graph``, and the rows ``rows[begin[i] : begin[i + 1]]`` in order of insertion. ``slots[key]``
+    is the i of a key."""
 
     graph: Any
     usearch: Any
@@ -46,9 +46,9 @@ class Nodes:
     def find(
         self, queries: Codes, k: int, spare: int, gone: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Rows (Q, k) that are not ``gone``, by distance, then by row, -1 where the graph shows
-        too few; and their distances. ``spare`` nodes and rows of a node are looked at beyond k, for
-        some may be gone and others tie."""
+        """The nearest rows (Q, k) that are not ``gone``, by distance, then by row, and their
+        distances; a row is -1 where the graph finds too few. ``spare`` nodes, and rows of a node,
+        are fetched beyond k, since some may be gone and others tie."""
         out = np.full((len(queries), k), -1, np.int64)
         far = np.zeros((len(queries), k), np.int32)
         if not k:
@@ -60,7 +60,7 @@ class Nodes:
         distances = np.asarray(matches.distances).reshape(keys.shape)
         counts = np.atleast_1d(getattr(matches, "counts", keys.shape[1]))
         seen = np.arange(keys.shape[1]) < np.broadcast_to(counts, len(queries))[:, None]
-        seen &= keys < len(self.slots)  # a node that a writer is just adding is none of ours
+        seen &= keys < len(self.slots)  # a writer may just be adding a node
         owner = np.nonzero(seen)[0]
         slots = self.slots[keys[seen].astype(np.int64)]
         sizes = np.minimum(self.begin[slots + 1] - self.begin[slots], k + spare)
@@ -80,7 +80,7 @@ class Nodes:
 
 
 def update_nodes(old: Nodes, codes: Codes, effort: int) -> Nodes:
-    """Nodes of ``codes``; the graph of ``old`` keeps those that stay."""
+    """The nodes of ``codes``; the graph of ``old`` is changed in place and keeps what stays."""
     laid_out = np.ascontiguousarray(words(codes).words.T)
     everything = np.concatenate([old.words, laid_out])
     order = np.lexsort(everything.T[::-1])  # stable: of equal codes an old node comes first
@@ -109,12 +109,12 @@ def update_nodes(old: Nodes, codes: Codes, effort: int) -> Nodes:
     begin = np.concatenate([[0], np.cumsum(sizes)])
     rows = order[~is_old] - len(old.words)
     changed = bool(len(dropped) or added.any())
-    own = (keys, begin, rows, slots, old.lock, changed)
-    return Nodes(old.graph, old.usearch, codes.bits, everything[first[kept]], *own)
+    rest = (keys, begin, rows, slots, old.lock, changed)
+    return Nodes(old.graph, old.usearch, codes.bits, everything[first[kept]], *rest)
 
 
 def save_nodes(path: Path, nodes: Nodes) -> None:
-    """Write the graph and its codes beside an index."""
+    """Write the graph and its codes to ``path``."""
     from safetensors.numpy import save
 
     tensors = {
@@ -128,8 +128,8 @@ def save_nodes(path: Path, nodes: Nodes) -> None:
 
 
 def load_nodes(path: Path, bits: int, usearch: Any) -> Nodes | None:
-    """What ``save_nodes`` wrote; None where it is missing, damaged or of other codes. Its rows are
-    not in it: ``update_nodes`` finds them."""
+    """Read what ``save_nodes`` wrote; None where it is missing, damaged or of other codes. The file
+    has no rows: ``update_nodes`` finds them."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
@@ -145,5 +145,5 @@ def load_nodes(path: Path, bits: int, usearch: Any) -> Nodes | None:
         return None
     empty = Nodes.empty(bits, usearch)
     empty.graph.load(tensors["graph"].tobytes())
-    own = (tensors["words"], tensors["keys"], empty.begin, empty.rows, empty.slots, empty.lock)
-    return Nodes(empty.graph, usearch, bits, *own)
+    rest = (tensors["words"], tensors["keys"], empty.begin, empty.rows, empty.slots, empty.lock)
+    return Nodes(empty.graph, usearch, bits, *rest)

@@ -1,4 +1,4 @@
-"""What an engine's table or collection says of itself in its comment: bits of a code, and facts."""
+"""The note that a table or collection has as its comment: the bits of a code, and facts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOTE = re.compile(r"rankbits (\d+)(?: (\{.*\}))?")
 
 
 def write_note(bits: int, facts: Mapping[str, str]) -> str:
-    """What a table's comment says: whose it is, the bits of a code, and the facts, if any.
+    """The note of a table: that rankbits made it, the bits of a code, and facts, if any.
 
     >>> write_note(64, {"fingerprint": "0123456789abcdef"})
     'rankbits 64 {"fingerprint": "0123456789abcdef"}'
@@ -22,11 +22,11 @@ def write_note(bits: int, facts: Mapping[str, str]) -> str:
 
 
 def read_note(note: str, place: str) -> tuple[int, dict[str, str]]:
-    """The bits and facts that ``write_note`` wrote; any other comment is not ours."""
-    found = NOTE.fullmatch(note)
+    """The bits and facts of a note; refuse a comment that ``write_note`` did not write."""
+    match = NOTE.fullmatch(note)
     try:
-        if found is None:
+        if match is None:
             raise ValueError
-        return int(found[1]), read_facts(found[2]) if found[2] else {}
+        return int(match[1]), read_facts(match[2]) if match[2] else {}
     except (ValueError, RecursionError):
         _check.refuse(f"{place} was not made by rankbits; name another table.")

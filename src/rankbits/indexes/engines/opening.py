@@ -1,4 +1,4 @@
-"""What every engine asks at its door, in the same words."""
+"""Checks that all engines make when an index is opened."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
 def import_package(name: str, engine: str, extra: str) -> Any:
-    """An engine's package, or the sentence that says how to install it."""
+    """Import an engine's package; where it is missing, refuse and say how to install it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -23,7 +23,7 @@ def import_package(name: str, engine: str, extra: str) -> Any:
 
 
 def check_name(what: str, value: Any) -> str:
-    """The name of a table or column: plain, so that it means the same in every engine.
+    """Check the name of a table or column: plain, so that every engine reads it alike.
 
     >>> check_name("table", "codes_64")
     'codes_64'
@@ -41,20 +41,20 @@ def check_writable(place: object, mode: str) -> None:
         _check.refuse(f"{place} is open for reading: mode='w' writes to it.")
 
 
-def agree_on_bits(place: str, found: int | None, bits: Any) -> int:
-    """The bits of what was opened: those it has, or those asked for where it is new."""
+def agree_on_bits(place: str, stored: int | None, bits: Any) -> int:
+    """The bits of an index: those ``stored`` in it, or ``bits`` where it is new."""
     if bits is not None and _check.whole("bits", bits, 1) > MOST_BITS:
         _check.refuse(f"bits must be at most {MOST_BITS:,}; got {bits:,}.")
-    if found is None:
+    if stored is None:
         if bits is None:
             _check.refuse(f"{place} does not exist; give bits to make it.")
         return int(bits)
-    if bits is not None and bits != found:
-        _check.refuse(f"{place} holds codes of {found} bits; got bits={bits}.")
-    return found
+    if bits is not None and bits != stored:
+        _check.refuse(f"{place} holds codes of {stored} bits; got bits={bits}.")
+    return stored
 
 
 def first_line(error: BaseException) -> str:
-    """The gist of a database's own message, fit for the end of a sentence."""
+    """The first line of a database's message, without its full stop."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).rstrip(".")

@@ -1,4 +1,4 @@
-"""A write that has begun, noted beside a database that could leave it half done."""
+"""A note of an unfinished write, beside a database that could leave the write half done."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rankbits._files import read_arrays, sweep_unfinished, write_arrays
 
 
 class Pending:
-    """The note ``<file>.pending``: one write, to be done again where it may have been cut short."""
+    """The note ``<file>.pending``: one write, to be done again if it was interrupted."""
 
     def __init__(self, file: Path) -> None:
         self.path = file.with_name(f"{file.name}.pending")
 
     def write(self, verb: str, table: str, keys: list, packed: np.ndarray | None) -> None:
-        """Note ``keys``, whole numbers or strings without line ends, and their codes."""
+        """Write the note: ``keys``, whole numbers or strings without line ends, and their codes."""
         strings = bool(keys) and isinstance(keys[0], str)
         facts = {"verb": verb, "table": table, "strings": str(int(strings))}
         arrays = {"ids": np.frombuffer("\n".join(map(str, keys)).encode(), np.uint8)}
@@ -25,7 +25,7 @@ class Pending:
         write_arrays(self.path, "pending write", facts, arrays, form=".npz")
 
     def read(self) -> tuple[str, str, list, np.ndarray | None] | None:
-        """Table, verb, keys and codes of the note; None where there is none."""
+        """The table, verb, keys and codes of the note; None where there is no note."""
         if not self.path.exists():
             return None
         facts, arrays = read_arrays(self.path, "pending write")
@@ -34,6 +34,6 @@ class Pending:
         return facts["table"], facts["verb"], keys, arrays.get("packed")
 
     def forget(self) -> None:
-        """Delete the note, and what a killed process had begun of one."""
+        """Delete the note, and unfinished ones of killed processes."""
         sweep_unfinished(self.path.parent, self.path.name)
         self.path.unlink(missing_ok=True)

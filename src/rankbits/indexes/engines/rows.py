@@ -1,4 +1,4 @@
-"""What a server answers, row by row, as arrays."""
+"""Turn the rows that a server returns into arrays."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rankbits.indexes.checks import UnknownId
 from rankbits.types import Codes, Results
 
 
-def codes_by_id(
+def order_codes(
     ids: np.ndarray, packed: Mapping[Any, np.ndarray], bits: int, fingerprint: str | None
 ) -> Codes:
-    """Codes of ``ids`` in their order out of packed rows by id; refuses an id that is missing."""
+    """The codes of ``ids``, in the same order, from packed codes by id; refuse a missing id."""
     missing = [name for name in ids.tolist() if name not in packed]
     if missing:
         raise UnknownId(f"This index does not hold id {missing[0]!r}.")
@@ -24,13 +24,13 @@ def codes_by_id(
     return Codes(rows, bits, fingerprint)
 
 
-def square_results(found: list[list]) -> Results:
-    """Rows of (id, distance), equally many for each query, as two arrays."""
-    most = len(found[0]) if found else 0
-    strings = bool(most) and isinstance(found[0][0][0], str)
-    ids = np.empty((len(found), most), object if strings else np.int64)
-    distances = np.empty((len(found), most), np.int32)
-    for i, row in enumerate(found):
+def stack_results(rows: list[list]) -> Results:
+    """Results of one list of (id, distance) for each query; all lists are equally long."""
+    most = len(rows[0]) if rows else 0
+    strings = bool(most) and isinstance(rows[0][0][0], str)
+    ids = np.empty((len(rows), most), object if strings else np.int64)
+    distances = np.empty((len(rows), most), np.int32)
+    for i, row in enumerate(rows):
         ids[i] = [name for name, _ in row]
-        distances[i] = [near for _, near in row]
+        distances[i] = [distance for _, distance in row]
     return Results(ids, distances)

@@ -1,8 +1,8 @@
 """The shallow supervised hashing methods that TALR compares itself with, on embeddings.
 
-Each learns from pairs: rows that share a label are similar, and without labels the nearest rows
-are. ``affinity`` says which, ``cuts`` finds the best values of one bit, ``trees`` and ``machines``
-learn to make it.
+Each learns from pairs: rows that share a label are similar; without labels, the nearest rows are.
+``affinity`` finds the pairs, ``cuts`` the best values of one bit for the rows, and ``trees`` and
+``machines`` learn to compute that bit.
 """
 
 from rankbits.quantizers.classical.bre import BRE

@@ -1,4 +1,4 @@
-"""Which rows are similar: what all classical methods learn from."""
+"""Which rows are similar: all classical methods learn from that."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from rankbits import _check
 from rankbits.losses import neighbour_grades, neighbour_thresholds
 from rankbits.quantizers import rows
 
-MOST_ROWS = 5000  # all pairs of them are looked at: TALR's training sets are of this size
+MOST_ROWS = 5000  # all their pairs are used; TALR's training sets have this size
 
 
 def read_pairs(embeddings: Any, labels: Any, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows float32 (n, dim) to learn from, at most 5,000, and grades uint8 (n, n) of their pairs.
+    """Draw at most 5,000 rows, float32 (n, dim), and grade their pairs, uint8 (n, n).
 
-    With labels a grade is 1 for rows that share one, and 0 for others. Without labels it is TALR's
-    of near rows: 10, 5, 2 and 1 for the 0.1, 0.2, 1 and 5 % nearest pairs. No row has a grade with
-    itself.
+    With labels, a grade is 1 for rows that share one and 0 for others. Without labels, as in TALR,
+    it is 10, 5, 2 and 1 for the 0.1, 0.2, 1 and 5 % nearest pairs. The grade of a row with itself
+    is 0.
     """
-    value = rows.embeddings("embeddings", embeddings)
+    value = rows.check_embeddings("embeddings", embeddings)
     marks = None if labels is None else _check.labels("labels", labels, len(value), names=True)
     sample, chosen = rows.sample(value, MOST_ROWS, _check.whole("seed", seed, 0))
-    known = sample.float().cpu()
-    rows.finite("embeddings", known)
-    if len(known) < 2:
-        _check.refuse(f"embeddings must have at least 2 rows to form pairs; got {len(known)}.")
+    drawn = sample.float().cpu()
+    rows.check_finite("embeddings", drawn)
+    if len(drawn) < 2:
+        _check.refuse(f"embeddings must have at least 2 rows to form pairs; got {len(drawn)}.")
     if marks is None:
-        grades = neighbour_grades(known, known, neighbour_thresholds(known)).numpy()
+        grades = neighbour_grades(drawn, drawn, neighbour_thresholds(drawn)).numpy()
     elif marks.ndim == 1:
-        own = marks[chosen]
-        grades = (own[:, None] == own).astype(np.uint8)
+        classes = marks[chosen]
+        grades = (classes[:, None] == classes).astype(np.uint8)
     else:
         sets = torch.from_numpy(marks[chosen].astype(np.float32))
         grades = (sets @ sets.T > 0).numpy().astype(np.uint8)
@@ -43,11 +43,11 @@ def read_pairs(embeddings: Any, labels: Any, seed: int) -> tuple[np.ndarray, np.
             f"Some pairs of rows must be similar and others not; {'all' if similar else 'none'} "
             "of these are."
         )
-    return np.ascontiguousarray(known.numpy()), grades
+    return np.ascontiguousarray(drawn.numpy()), grades
 
 
 def find_cliques(similar: np.ndarray, most: int) -> list[np.ndarray]:
-    """Rows in blocks of at most ``most``, all similar to one another; each row is in one block.
+    """Put each row into a block of at most ``most`` rows that are all similar to one another.
 
     >>> similar = np.array([[0, 1, 1], [1, 0, 0], [1, 0, 0]], bool)
     >>> [block.tolist() for block in find_cliques(similar, 9)]

@@ -14,15 +14,15 @@ from rankbits.quantizers.nonlinear import NonLinear
 
 
 class BRE(NonLinear):
-    """Bits by kernels, so that the share of bits that differ is the distance that is wanted.
+    """Bits by kernels, such that the share of differing bits is near a wanted distance.
 
     Bit r of x is the sign of sum_q w_rq (k(x, a_q) - mean of k), with a Gaussian kernel to
     ``anchors`` rows drawn from the embeddings. Over pairs of rows the objective is the mean of
-    (t - D / bits)^2, D their Hamming distance; the target t is 1 for rows that are not similar and
-    0 for those that are; without labels it is (1 - cosine) / 2 of the centred rows. A row forms
-    ``pairs`` pairs, half of them with similar or near rows. Each weight in turn is set to its best
-    value, which an exact search finds, so no step raises the objective; ``sweeps`` go over all.
-    ``objective_`` is the last, ``objectives_`` has those after each bit of each sweep.
+    (t - D / bits)^2, where D is their Hamming distance and the target t is 1 for rows that are not
+    similar and 0 for those that are; without labels t is (1 - cosine) / 2 of the centred rows. A
+    row forms ``pairs`` pairs, half of them with similar or near rows. An exact search sets each
+    weight in turn to its best value, so the objective never rises; ``sweeps`` go over all weights.
+    ``objectives_`` has the objective after each bit of each sweep, ``objective_`` the last one.
     ``labels`` are (n,) or multi-hot (n, C). Learns from at most 5,000 rows, drawn by the seed.
 
     >>> draw = torch.Generator().manual_seed(0)
@@ -56,18 +56,18 @@ class BRE(NonLinear):
     def _fit(self, embeddings: Any, labels: Any) -> None:
         anchors = _check.whole("anchors", self.anchors, 1)
         sweeps = _check.whole("sweeps", self.sweeps, 1)
-        known, grades = read_pairs(embeddings, labels, self.seed)
-        bits = self._bits_for(known.shape[1])
+        rows, grades = read_pairs(embeddings, labels, self.seed)
+        bits = self._bits_for(rows.shape[1])
         draw = np.random.default_rng(self.seed)
-        self._place_anchors(torch.from_numpy(known), anchors, draw)
-        kernel = self._compare(torch.from_numpy(known)).double().numpy().T
+        self._place_anchors(torch.from_numpy(rows), anchors, draw)
+        kernel = self._compare(torch.from_numpy(rows)).double().numpy().T
         means = kernel.mean(axis=1)
         kernel = np.ascontiguousarray(kernel - means[:, None])
         starts, others = draw_pairs(grades, _check.whole("pairs", self.pairs, 1), draw)
-        row_of = np.repeat(np.arange(len(known)), np.diff(starts))
+        row_of = np.repeat(np.arange(len(rows)), np.diff(starts))
         apart = 1.0 - grades[row_of, others]
         if labels is None:
-            unit = torch.nn.functional.normalize(torch.from_numpy(known) - self.centre_)
+            unit = torch.nn.functional.normalize(torch.from_numpy(rows) - self.centre_)
             apart = (1 - (unit @ unit.T).double().numpy()[row_of, others]) / 2
         targets = bits * apart
         weights = draw.standard_normal((bits, len(kernel)))
@@ -87,25 +87,26 @@ class BRE(NonLinear):
                 self.objectives_.append(float(objective))
         lengths = np.linalg.norm(weights, axis=1, keepdims=True)
         weights /= np.where(lengths > 0, lengths, 1)
-        self._learn(torch.from_numpy(weights), torch.from_numpy(-weights @ means))
+        self._set_map(torch.from_numpy(weights), torch.from_numpy(-weights @ means))
         self.objective_ = self.objectives_[-1]
 
-    def _place_anchors(self, known: torch.Tensor, anchors: int, draw: np.random.Generator) -> None:
-        """Set the anchors, and the spread in which a pair of rows is 1 apart on average."""
-        self.centre_ = known.mean(dim=0)
-        centred = known - self.centre_
+    def _place_anchors(self, rows: torch.Tensor, anchors: int, draw: np.random.Generator) -> None:
+        """Set the centre, the anchors and the spread, the unit of length: pairs of rows are 1 apart
+        on average."""
+        self.centre_ = rows.mean(dim=0)
+        centred = rows - self.centre_
         self.spread_ = (2 * centred.square().sum(dim=1).mean()).sqrt().clamp(min=1e-30)
-        chosen = np.sort(draw.choice(len(known), min(anchors, len(known)), replace=False))
+        chosen = np.sort(draw.choice(len(rows), min(anchors, len(rows)), replace=False))
         self.anchors_ = (centred[torch.from_numpy(chosen)] / self.spread_).contiguous()
 
     def _compare(self, part: torch.Tensor) -> torch.Tensor:
-        """Kernels (n, anchors) of rows and anchors."""
+        """The kernels (n, anchors) between rows and anchors."""
         centre, spread, anchors = (
             t.to(part.device) for t in (self.centre_, self.spread_, self.anchors_)
         )
-        own = (part.float() - centre) / spread
-        apart = own.square().sum(dim=1)[:, None] + anchors.square().sum(dim=1) - 2 * own @ anchors.T
-        return torch.exp(-apart.clamp(min=0))
+        scaled = (part.float() - centre) / spread
+        squares = scaled.square().sum(dim=1)[:, None] + anchors.square().sum(dim=1)
+        return torch.exp(-(squares - 2 * scaled @ anchors.T).clamp(min=0))
 
     def _map(self, part: torch.Tensor) -> torch.Tensor:
         return super()._map(self._compare(part))
@@ -127,19 +128,19 @@ class BRE(NonLinear):
 def draw_pairs(
     grades: np.ndarray, pairs: int, draw: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of rows as (starts, others): those of row i are ``others[starts[i]:starts[i + 1]]``.
+    """Draw pairs of rows: row i is paired with the rows ``others[starts[i]:starts[i + 1]]``.
 
-    Each row draws half of ``pairs`` from rows that are similar, half from those that are not, as
-    many as there are; a pair belongs to both of its rows, and none is drawn twice.
+    Each row draws half of its ``pairs`` from similar rows and half from the others, or as many as
+    there are. A pair belongs to both of its rows, and none comes twice.
     """
     rows = len(grades)
-    joined = np.zeros((rows, rows), bool)
+    paired = np.zeros((rows, rows), bool)
     for row in range(rows):
         for similar in (True, False):
             from_rows = np.flatnonzero((grades[row] > 0) == similar)
             from_rows = from_rows[from_rows != row]
             count = min(max(1, pairs // 2), len(from_rows))
-            joined[row, draw.choice(from_rows, count, replace=False)] = True
-    joined |= joined.T
-    row_of, others = np.nonzero(joined)
+            paired[row, draw.choice(from_rows, count, replace=False)] = True
+    paired |= paired.T
+    row_of, others = np.nonzero(paired)
     return np.searchsorted(row_of, np.arange(rows + 1)), others

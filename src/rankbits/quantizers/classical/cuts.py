@@ -1,4 +1,4 @@
-"""The values of one bit of all rows: where to start, and how to improve them."""
+"""The values of one bit for all rows: find a start, and improve it by minimum cuts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from rankbits.kernels.cuts import improve_signs
 
-MOST = 64  # rows of a block: a cut costs the cube of them
+MOST = 64  # rows in a block: the cost of a cut grows with their cube
 POWER_STEPS = 20
 
 
@@ -20,32 +20,33 @@ def minimise_bit(
     blocks: Sequence[np.ndarray],
     passes: int = 2,
 ) -> tuple[torch.Tensor, list[float]]:
-    """Signs float32 (n,) after ``passes`` over the blocks, and the energy before and after each.
+    """Improve signs float32 (n,) by ``passes`` over the blocks; also returns the energy before and
+    after each pass.
 
-    The energy is z' A z / 2 + u' z, ``weights`` (n, n) is A and ``unary`` (n,) is u; A is 0 or
-    below in a block.
+    The energy is z' A z / 2 + u' z, with ``weights`` (n, n) as A and ``unary`` (n,) as u; inside a
+    block, A must be 0 or below.
     """
-    signs, energies = start, [_energy(weights, unary, start)]
+    signs, energies = start, [_measure_energy(weights, unary, start)]
     for _ in range(passes):
         better = improve_signs(weights.numpy(), unary.numpy(), signs.numpy(), blocks)
         signs = torch.from_numpy(better)
-        energies.append(_energy(weights, unary, signs))
+        energies.append(_measure_energy(weights, unary, signs))
         if energies[-1] == energies[-2]:
             break
     return signs, energies
 
 
-def _energy(weights: torch.Tensor, unary: torch.Tensor, signs: torch.Tensor) -> float:
+def _measure_energy(weights: torch.Tensor, unary: torch.Tensor, signs: torch.Tensor) -> float:
     products = (weights @ signs - weights.diagonal() * signs).double()
     return float((products / 2 + unary) @ signs.double())
 
 
 def start_bit(weights: torch.Tensor, seed: int) -> torch.Tensor:
-    """Signs of the eigenvector of A with the least value, by power steps from a draw: what is best
-    for the energy without u where signs may be any numbers."""
+    """The signs of the eigenvector of A with the least eigenvalue, by power steps from a draw. It
+    minimises the energy without u if signs may be any numbers."""
     draw = torch.Generator().manual_seed(seed)
     vector = torch.randn(len(weights), generator=draw)
-    # added to all eigenvalues, so that the least is the farthest from zero
+    # a shift of all eigenvalues, so that the least becomes the largest in size
     shift = float(weights.norm(1)) / len(weights)
     for _ in range(POWER_STEPS):
         vector = shift * vector - weights @ vector

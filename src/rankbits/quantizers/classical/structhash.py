@@ -16,11 +16,11 @@ from rankbits.types import Questions
 
 COSTS = {"ndcg": 1e6, "auc": 1e3}
 MOST_PLANES = 20  # cutting planes that are remembered
-ENOUGH = 1e-3  # share of the objective that another plane must promise
+ENOUGH = 1e-3  # stop when another plane can lower the objective by less than this share
 
 
 class StructHash(TreeBits):
-    """Bits with weights, so that the weighted Hamming distance ranks: a structured SVM over bits.
+    """Bits with weights whose weighted Hamming distance ranks well: a structured SVM over bits.
 
     With w >= 0 the distance of two rows is the sum of w_r over the bits in which they differ. Over
     lists (``queries`` rows, each against all others) it minimises sum w + C xi, where for every
@@ -30,13 +30,13 @@ class StructHash(TreeBits):
 
     psi being the mean over pairs of a relevant and another item of how much farther the other is,
     if it comes later. ``loss`` is "ndcg" or "auc", C is ``cost`` (1e6 and 1e3 by default). The
-    orders are found by cutting planes, at most ``planes`` for each bit; the next bit is the one
-    whose constraint in the dual is violated most: its values are found by minimum cuts, and
-    ``rounds`` trees of ``depth`` are boosted to make them.
+    orders are found by cutting planes, at most ``planes`` for each bit. The next bit is the one
+    whose constraint in the dual is violated most: minimum cuts find its values, and ``rounds``
+    trees of ``depth`` are boosted to predict them.
 
-    Codes rank without the weights; ``ask`` uses them. ``objectives_`` has sum w + C xi after each
-    bit: it never rises. ``labels`` are (n,) or multi-hot (n, C); without labels, near rows are
-    relevant by grade. Learns from at most 5,000 rows, drawn by the seed.
+    Only questions (``ask``) use the weights; codes rank without them. ``objectives_`` has sum w +
+    C xi after each bit: it never rises. ``labels`` are (n,) or multi-hot (n, C); without labels,
+    near rows are relevant by grade. Learns from at most 5,000 rows, drawn by the seed.
 
     >>> draw = torch.Generator().manual_seed(0)
     >>> y = torch.arange(60) % 3
@@ -75,26 +75,26 @@ class StructHash(TreeBits):
         if cost <= 0:
             _check.refuse(f"cost must be above 0; got {cost}.")
         planes = _check.whole("planes", self.planes, 1)
-        _import_solver()  # before minutes of work
-        known, grades = read_pairs(embeddings, labels, self.seed)
-        bits = self._bits_for(known.shape[1])
-        grower = Grower(known, self.rounds, self.depth, self.seed)
+        _import_solver()  # a missing package is refused before minutes of work
+        rows, grades = read_pairs(embeddings, labels, self.seed)
+        bits = self._bits_for(rows.shape[1])
+        grower = Grower(rows, self.rounds, self.depth, self.seed)
         blocks = find_cliques(grades > 0, MOST)
         draw = np.random.default_rng(self.seed)
-        count = min(_check.whole("queries", self.queries, 1), len(known))
-        asked = np.sort(draw.choice(len(known), count, replace=False))
-        master = _Master(asked, np.exp2(grades[asked]) - 1.0, self.loss == "ndcg", cost)
-        nothing = torch.zeros(len(known))
+        count = min(_check.whole("queries", self.queries, 1), len(rows))
+        query_rows = np.sort(draw.choice(len(rows), count, replace=False))
+        master = _Master(query_rows, np.exp2(grades[query_rows]) - 1.0, self.loss == "ndcg", cost)
+        nothing = torch.zeros(len(rows))
         grown: list[BoostedBit] = []
         self.objectives_ = []
         for bit in range(bits):
-            weights = master.weigh_pairs(len(known))
+            weights = master.weigh_pairs(len(rows))
             start = start_bit(weights, self.seed + bit)
             wanted, _ = minimise_bit(weights, nothing, start, blocks)
             grown.append(grower.grow(wanted))
             master.add_bit(grown[-1].signs.numpy())
             self.objectives_.append(master.solve(planes))
-        self._keep(grown, known.shape[1])
+        self._set_trees(grown, rows.shape[1])
         self.weight_ = torch.from_numpy(master.weights).float()
         self.objective_ = self.objectives_[-1]
 
@@ -113,45 +113,45 @@ class StructHash(TreeBits):
 
 
 class _Master:
-    """The weights of the bits so far, and the cutting planes that hold them."""
+    """The weights of the bits so far, and the cutting planes that constrain them."""
 
-    def __init__(self, asked: np.ndarray, gains: np.ndarray, ndcg: bool, cost: float) -> None:
-        self.asked, self.gains, self.ndcg, self.cost = asked, gains, ndcg, cost
+    def __init__(self, query_rows: np.ndarray, gains: np.ndarray, ndcg: bool, cost: float) -> None:
+        self.query_rows, self.gains, self.ndcg, self.cost = query_rows, gains, ndcg, cost
         self.signs = np.empty((gains.shape[1], 0), np.float32)
         self.weights = np.empty(0)
         self.planes: list[_Plane] = [self._find_plane(self.weights)]
         self.duals = np.array([1.0])
 
     def weigh_pairs(self, rows: int) -> torch.Tensor:
-        """float32 (n, n): the weights of z_i z_j in the energy that is least for the bit whose
-        constraint in the dual is violated most."""
+        """The weights of z_i z_j, float32 (n, n), in the energy. The bit that minimises it is the
+        one whose constraint in the dual is violated most."""
         sums = sum(d * p.coefficients for d, p in zip(self.duals, self.planes, strict=True))
         weights = np.zeros((rows, rows), np.float32)
-        weights[self.asked] += sums / np.abs(sums).max(initial=1e-30)
-        weights[:, self.asked] += weights[self.asked].T.copy()
+        weights[self.query_rows] += sums / np.abs(sums).max(initial=1e-30)
+        weights[:, self.query_rows] += weights[self.query_rows].T.copy()
         return torch.from_numpy(weights)
 
     def add_bit(self, signs: np.ndarray) -> None:
         self.signs = np.column_stack([self.signs, signs])
         self.weights = np.append(self.weights, 0.0)
         for plane in self.planes:
-            plane.slopes = np.append(plane.slopes, self._slope(plane.coefficients, signs))
+            plane.slopes = np.append(plane.slopes, self._measure_slope(plane.coefficients, signs))
 
-    def _slope(self, coefficients: np.ndarray, signs: np.ndarray) -> float:
-        """The sum of coefficients over the pairs in which a bit differs, a query."""
-        equal = signs[self.asked] @ coefficients @ signs
-        return float((coefficients.sum(dtype=np.float64) - equal) / 2 / len(self.asked))
+    def _measure_slope(self, coefficients: np.ndarray, signs: np.ndarray) -> float:
+        """The sum of coefficients over the pairs that differ in a bit, per query."""
+        equal = signs[self.query_rows] @ coefficients @ signs
+        return float((coefficients.sum(dtype=np.float64) - equal) / 2 / len(self.query_rows))
 
     def _find_plane(self, weights: np.ndarray) -> _Plane:
-        """The plane of the orders that are violated most by the distances that weights make."""
-        queries = self.signs[self.asked] * weights
+        """The plane of the orders that the distances by these weights violate most."""
+        queries = self.signs[self.query_rows] * weights
         distances = (weights.sum() - queries @ self.signs.T.astype(np.float64)) / 2
-        coefficients, losses = find_violated(distances, self.gains, self.asked, self.ndcg)
-        slopes = np.array([self._slope(coefficients, s) for s in self.signs.T])
+        coefficients, losses = find_violated(distances, self.gains, self.query_rows, self.ndcg)
+        slopes = np.array([self._measure_slope(coefficients, s) for s in self.signs.T])
         return _Plane(coefficients, slopes, float(losses.mean()))
 
     def solve(self, planes: int) -> float:
-        """The least sum w + C xi by at most so many more planes; never above that of before."""
+        """Minimise sum w + C xi with at most so many more planes; returns it. It never rises."""
         best_weights, best, duals = self.weights, np.inf, self.duals
         weights, promised = self.weights, -np.inf
         for _ in range(planes + 1):
@@ -172,7 +172,7 @@ class _Master:
         return float(best)
 
     def _minimise(self) -> tuple[np.ndarray, np.ndarray, float]:
-        """The linear programme of the planes so far: weights, duals, and its value."""
+        """Solve the linear programme of the planes so far: weights, duals, and its value."""
         linprog = _import_solver()
         slopes = np.stack([plane.slopes for plane in self.planes])
         heights = np.array([plane.height for plane in self.planes])
@@ -183,7 +183,7 @@ class _Master:
             b_ub=-heights,
             method="highs",
         )
-        if not solved.success:  # weights of zero always are a solution
+        if not solved.success:  # the solver gave up: zero weights are always feasible
             return self.weights, self.duals, -np.inf
         return np.maximum(solved.x[:size], 0), -solved.ineqlin.marginals, float(solved.fun)
 
