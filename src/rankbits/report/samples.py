@@ -113,9 +113,8 @@ def find_pictures(
         if find_protocol is None or not entry.settings or not evidence or evidence.rows is None:
             continue
         try:
-            settings = entry.settings
-            data, root, seed = settings.get("data"), settings.get("root"), settings.get("seed", 0)
-            protocol = find_protocol(data, root, seed)
+            run = entry.settings
+            protocol = find_protocol(run.get("data"), run.get("root"), run.get("seed", 0))
         except (_check.Refusal, OSError, TypeError) as sentence:
             _check.refuse(f"the data of {group.name} cannot be read ({sentence}).")
         if protocol is None or protocol.examples.kind == "features":

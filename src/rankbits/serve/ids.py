@@ -40,10 +40,7 @@ def parse_id(value: Any, strings: bool | None) -> int | str | None:
 def convert_ids(values: Sequence[Any], strings: bool | None) -> np.ndarray:
     """Convert ids, and drop those that the index cannot hold."""
     names = [name for value in values if (name := parse_id(value, strings)) is not None]
-    try:
-        return parse_ids(names) if names else np.empty(0, object if strings else np.int64)
-    except Refusal as sentence:
-        reject(422, str(sentence))
+    return _make_array(names) if names else np.empty(0, object if strings else np.int64)
 
 
 def check_new_ids(values: Sequence[Any], strings: bool | None) -> np.ndarray:
@@ -57,6 +54,10 @@ def check_new_ids(values: Sequence[Any], strings: bool | None) -> np.ndarray:
     repeated = len(names) - len(set(names))
     if repeated:
         reject(422, f"ids must not hold an id twice; {repeated:,} are repeated.")
+    return _make_array(names)
+
+
+def _make_array(names: list[int | str]) -> np.ndarray:
     try:
         return parse_ids(names)
     except Refusal as sentence:
