@@ -116,7 +116,7 @@ def _make_parser() -> _Parser:
             else:
                 short = [f"-{f.metadata['short']}"] if f.metadata["short"] else []
                 group.add_argument(*short, flag, default=argparse.SUPPRESS, metavar="X", help=about)
-        place = {"nargs": "?"} if getattr(command, "config_place", False) else {}
+        place: dict[str, Any] = {"nargs": "?"} if getattr(command, "config_place", False) else {}
         word = "config" if place else "--config"
         sub.add_argument(word, metavar="TOML", help="a TOML file that sets flags", **place)
     return parser
