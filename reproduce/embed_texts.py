@@ -56,7 +56,7 @@ def main() -> None:
         raise SystemExit(f"{options.model} does not tell a paraphrase from another sentence.")
     texts, _, _ = clinc150.read_texts(root)
     weights = hashlib.sha256((Path(options.model) / WEIGHTS).read_bytes()).hexdigest()
-    facts = {"weights": weights, "texts": clinc150.sum_of(texts)}
+    facts = {"weights": weights, "texts": clinc150.hash_texts(texts)}
     path = root / "clinc150" / "minilm.npz"
     write_arrays(path, clinc150.KIND, facts, {"embeddings": encode(options.model, texts)})
     print(f"{path}: {len(texts):,} texts")

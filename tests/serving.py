@@ -24,7 +24,7 @@ from rankbits import SupervisedRotation
 from rankbits.serve import Service, compare, create_app
 from rankbits.serve.logs import Log
 from rankbits.serve.running import listen, open_socket, run
-from rankbits.serve.wire import Request, refuse
+from rankbits.serve.wire import Request, make_refusal
 
 TOKEN = "a-token-of-tests"
 PATIENCE = 300  # seconds until what does not come is a failure, on a machine however busy
@@ -90,12 +90,12 @@ class Asked:
 
     async def _answer(self, sent):
         headers = {name.lower(): value for name, value in sent.headers.raw}
-        request = Request(sent.method, sent.url.raw_path, headers, name=self.app.next_name())
+        request = Request(sent.method, sent.url.raw_path, headers, id=self.app.make_id())
         refusal = self.app.admit(request)
         request.body = sent.read()
-        reply = refuse(refusal) if refusal else await self.app.respond(request)
+        reply = make_refusal(refusal) if refusal else await self.app.respond(request)
         self.app.note(request, reply.status)
-        head = reply.to_bytes(request.name, close=False, head_only=True).decode().splitlines()
+        head = reply.to_bytes(request.id, close=False, head_only=True).decode().splitlines()
         lines = [line.split(": ", 1) for line in head[1:] if line]
         return httpx.Response(reply.status, headers=lines, content=reply.body)
 

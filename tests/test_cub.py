@@ -48,7 +48,7 @@ def test_a_family_is_told_by_a_name_or_by_its_last_word():
     names = ("055.Evening_Grosbeak", "054.Blue_Grosbeak", "118.House_Sparrow", "129.Song_Sparrow")
     families = [cub.find_family(name) for name in names]
     assert families == ["Fringillidae", "Cardinalidae", "Passeridae", "Passerellidae"]
-    with pytest.raises(Refusal, match=r"001\.Bird is no kind of bird of CUB-200-2011"):
+    with pytest.raises(Refusal, match=r"001\.Bird is not a kind of bird in CUB-200-2011"):
         cub.find_family("001.Bird")
 
 

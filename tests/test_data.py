@@ -572,7 +572,7 @@ def test_the_command(messy, capsys):
         "(did you mean 'check'?).\n"
     )
     assert cli.main(["data", "check"]) == 1
-    assert "Give what to look at: rankbits data check FOLDER." in capsys.readouterr().err
+    assert "Give the data to check: rankbits data check FOLDER." in capsys.readouterr().err
     layouts.write(messy / "none" / "x" / "a.png", "")
     assert cli.main(["data", "check", str(messy / "none")]) == 1
     assert "None of 1 images can be read; the first: " in capsys.readouterr().err

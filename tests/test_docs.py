@@ -99,11 +99,11 @@ def fenced_lines():
 def test_every_command_line_is_understood(line):
     words = shlex.split(line)[1:]
     assert words[0] in {c.name for c in COMMANDS}
-    space, extra = cli._parser().parse_known_args(words)
+    space, extra = cli._make_parser().parse_known_args(words)
     assert not extra
     given = {n: v for n, v in vars(space).items() if n not in ("command", "config")}
     known = {c.name: c for c in COMMANDS}[words[0]]
-    cli._values(known, given, None)
+    cli._read_values(known, given, None)
 
 
 def test_a_wrong_page_is_found_out(tmp_path, monkeypatch):

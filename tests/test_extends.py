@@ -97,7 +97,7 @@ def test_a_later_file_of_a_list_is_over_an_earlier_one(folder):
     assert (two.method, two.seeds, two.bits, two.train["lr"]) == ("exact", (5,), (8,), 1.0)
     assert two.train["options"] == {"form": "exact", "delta": 1}
     write(folder, "made/loop", 'extends = ["made/_fast", "made/loop"]\n')
-    assert "loop.toml, which itself begins with" in refusal_of(folder, "made/loop")
+    assert "loop.toml, which itself extends" in refusal_of(folder, "made/loop")
 
 
 def test_files_named_with_an_underscore_are_no_recipes(folder, capsys):
@@ -115,14 +115,14 @@ def test_a_cycle_is_refused_with_both_files(tmp_path, chain):
     for name, other in zip(chain, (*chain[1:], chain[0]), strict=True):
         write(tmp_path, f"made/{name}", f'extends = "made/{other}"\n')
     first, last = (tmp_path / "made" / f"{name}.toml" for name in (chain[0], chain[-1]))
-    sentence = f"{last} extends {first}, which itself begins with {last}."
+    sentence = f"{last} extends {first}, which itself extends {last}."
     assert refusal_of(tmp_path, "made/a") == sentence
 
 
 def test_a_missing_file_is_refused_with_both_files(folder):
     path = write(folder, "made/lost", 'extends = "made/_comon"\n')
     missing = folder / "made" / "_comon.toml"
-    sentence = f"{path} extends {missing}, which is not there (did you mean 'made/_common'?)."
+    sentence = f"{path} extends {missing}, which does not exist (did you mean 'made/_common'?)."
     assert refusal_of(folder, "made/lost") == sentence
 
 

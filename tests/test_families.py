@@ -110,7 +110,7 @@ def test_a_family_runs_from_the_publishers_files_to_rows(name, shared, tmp_path)
     assert main([*words, *map(str, places)]) == 0
     (file,) = (tmp_path / rows.SHORT).iterdir()
     written = rows.read_rows(file)
-    assert len(written) == len(recipe.varied()) * len(recipe.quantizers)
+    assert len(written) == len(recipe.variants) * len(recipe.quantizers)
     for row in written:
         assert row["name"] == name and row["value"] is not None and row["value"] >= 0
         assert row["metric"] == recipe.metric or recipe.metric.startswith("mAP@")

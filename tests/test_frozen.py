@@ -60,7 +60,7 @@ def test_photographs_are_read_by_a_frozen_network(photographs, tmp_path, capsys,
     assert main(["train", str(folder), "-o", str(out), "--bits", "16", "--device", "cpu"]) == 0
     told = capsys.readouterr()
     assert "Encoder(images at 64 x 64 -> 16 bits), validation mAP 1.0000" in told.out
-    assert "with ImageNet weights reads the photographs as it is" in told.err
+    assert "keeps its ImageNet weights and reads the photographs" in told.err
     assert made == [("efficientnet-lite0", 320, 224)]
     assert {path.name for path in out.iterdir()} == {
         "body.safetensors", "encoder.json", "quantizer.safetensors",

@@ -223,7 +223,7 @@ def test_the_start_shows_items_and_what_is_served(visit, world):
     assert page.get_by_role("link", name=f"item 0, label {world.labels[0]}").count() == 1
     loaded(page)
     assert "pixels" in face.get_attribute("class")
-    page.get_by_role("button", name="After").click()
+    page.get_by_role("button", name="Next").click()
     page.wait_for_selector('a.tile[data-tile="60"]')
     assert "61 to 120 of 1,497" in page.inner_text(".pages")
 
@@ -399,7 +399,9 @@ def test_a_vector_and_a_code_can_be_typed(visit, world):
     page.select_option("#by", "vector")
     page.fill("#words", "1, nan, 3")
     page.keyboard.press("Enter")
-    assert page.inner_text("#trouble") == "A vector must be finite numbers, by commas or spaces."
+    assert page.inner_text("#trouble") == (
+        "A vector must be finite numbers, separated by commas or spaces."
+    )
 
 
 def test_a_bad_file_shows_the_services_sentence(visit, world):

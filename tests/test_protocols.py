@@ -175,7 +175,7 @@ def test_coco_drops_images_without_a_label(tmp_path):
     assert examples.inputs.paths[-1].endswith("val2014/22999.jpg")
     assert found.note == "2,300 images without a label are left out."
     layouts.write(tmp_path / "coco" / "annotations" / "instances_val2014.json", '{"images": [')
-    with pytest.raises(Refusal, match="truncated, damaged or no instance annotations"):
+    with pytest.raises(Refusal, match="truncated, damaged or not COCO's instance annotations"):
         coco.read(tmp_path)
 
 

@@ -686,7 +686,7 @@ def test_the_commands_ask_by_bits_or_by_floats(tmp_path, monkeypatch, capsys):
     assert main(["evaluate", "x.index", "q.npz", "--ask", "floats", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["figures"]["mAP"]["mean"] == report["mAP"]
     for words_, sentence in (
-        (["search", "x.index", "codes.npz", "--ask", "floats"], "whose floats are gone"),
+        (["search", "x.index", "codes.npz", "--ask", "floats"], "holds codes, not floats"),
         (["search", "x.index", "q.npy", "--ask", "float"], "did you mean 'floats'"),
         (["search", "x.index", "q.npy", "--ask", "floats", "--radius", "2"], "asked by bits"),
         (["evaluate", "x.index", "q.npz", "--ask", "codes"], "one of 'bits', 'floats'"),

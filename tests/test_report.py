@@ -294,7 +294,7 @@ def test_a_run_of_other_queries_or_damaged_is_refused(runs, tmp_path):
     found = compare([str(folder)], measure=False, many=0)
     assert "How they learned" not in found.to_html() and found.costs[0].seconds is None
     Evidence({"mAP": np.ones(7)}).save(folder / "judged.npz")
-    with pytest.raises(rb.Refusal, match="not of the same queries"):
+    with pytest.raises(rb.Refusal, match="must have the queries of"):
         read_entry(folder)
     (folder / "judged.npz").unlink()
     found = compare([str(folder)], measure=False)
@@ -364,11 +364,11 @@ def test_what_cannot_be_compared_is_refused(tmp_path, capsys):
         (("nowhere",), "nowhere does not exist."),
         ((str(plain),), "must be a run's folder, a report (.json) or two files of codes"),
         ((f"{plain},{plain}",), "plain.npz holds no labels"),
-        ((str(tmp_path / "empty"),), "holds nothing judged"),
+        ((str(tmp_path / "empty"),), "must hold report.json"),
         ((str(report),), "is not a report in JSON"),
         ((folder, "-o", "page.pdf"), "page.pdf must end in .html or .md."),
         ((folder, "--figure", "mAP@9"), "has no figure 'mAP@9' (did you mean 'mAP'?)."),
-        ((folder, "--query-images", "x.npz"), "Give the images of both"),
+        ((folder, "--query-images", "x.npz"), "Give both --query-images and --database-images"),
         ((folder, "--query-images", str(plain), "--database-images", str(plain)), "'images'"),
         ((folder, "--k", "ten"), "k must be a whole number; got 'ten'."),
         ((folder, "-o", str(tmp_path / "no" / "p.html")), "does not exist."),

@@ -91,7 +91,7 @@ def test_every_committed_recipe_is_whole(name):
         config = one.config(cell)
         assert (config.bits, config.seed) == (cell.bits, cell.seed)
     for values in one.figures.values():
-        assert len(values) == (len(one.bits) or len(one.varied()))
+        assert len(values) == (len(one.bits) or len(one.variants))
         assert all(math.isnan(v) or 0 < v < 1 for v in values)
     assert name.split("/")[0] == one.paper.lower()
 
@@ -132,7 +132,7 @@ def test_an_option_is_changed_and_the_recipe_is_not():
         ({"bits": [], "figures": {}}, "either bits or, in [train], dim"),
         ({"scaled": 1}, "must be true or false; got 1"),
         ({"figures": {"none": [0.5]}}, "must have 2 numbers for 'none'"),
-        ({"figures": {"itq": [0.5, 0.5]}}, "names no quantizer of it: 'itq'"),
+        ({"figures": {"itq": [0.5, 0.5]}}, "names 'itq', which it does not run"),
         ({"train": {"loss": "cel"}}, "a table [train] that names its data"),
         ({"train": {"data": "x", "learning_rate": 1}}, "has no 'learning_rate'"),
         ({"train": {"data": "x", "seed": 1}}, "has no 'seed'"),
@@ -192,7 +192,8 @@ def test_what_is_there_is_not_run_again(made, capsys):
     capsys.readouterr()
     assert main(words) == 0
     told = capsys.readouterr().out
-    assert "1 of 2 cells are there already." in told and "[1/1] made/cel, 16 bits, seed 1" in told
+    assert "1 of 2 cells have their rows already." in told
+    assert "[1/1] made/cel, 16 bits, seed 1" in told
     assert kept(made)[0] == first[0] and len(kept(made)) == 2
     assert main([*words, "--again", "--seed", "0"]) == 0
     again = kept(made)
@@ -215,11 +216,11 @@ def test_processes_write_every_row_and_a_kill_loses_only_what_ran(made, forks, c
     killed.kill()
     killed.join()
     assert line.startswith("[1/4]")
-    survived = {rows.key(row) for row in kept(made)}
+    survived = {rows.make_key(row) for row in kept(made)}
     assert survived
     assert main(words) == 0
-    assert len(kept(made)) == 4 and survived <= {rows.key(row) for row in kept(made)}
-    assert "cells are there already" in capsys.readouterr().out
+    assert len(kept(made)) == 4 and survived <= {rows.make_key(row) for row in kept(made)}
+    assert "cells have their rows already" in capsys.readouterr().out
 
 
 def test_every_quantizer_is_judged_from_one_training(tmp_path, monkeypatch):
@@ -254,7 +255,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(made, capsys):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ((), "Say which row"),
+        ((), "Give a row or a folder of rows"),
         (("made/cel", "--bits", "17"), "None of these rows has 17 bits."),
         (("made/cel", "--quantizer", "itq"), "quantizer must be one of 'none'; got 'itq'"),
         (("made/cel", "--jobs", "0"), "jobs must be a whole number of at least 1"),
@@ -294,16 +295,16 @@ def test_a_damaged_line_is_refused_and_nothing_is_lost(tmp_path):
     rows.write_rows(path, [row(0, 0.1)])
     path.write_text(path.read_text() + '{"name": "b"\n')
     before = path.read_bytes()
-    with pytest.raises(Refusal, match=r"Line 2 of .* is no row"):
+    with pytest.raises(Refusal, match=r"Line 2 of .* is not a row"):
         rows.write_rows(path, [row(1, 0.2)])
     assert path.read_bytes() == before
 
 
 def test_the_commit_is_the_environments_where_it_says_one(monkeypatch):
-    rows.commit.cache_clear()
+    rows.find_commit.cache_clear()
     monkeypatch.setenv("RANKBITS_COMMIT", "abc")
-    assert rows.commit() == "abc"
-    rows.commit.cache_clear()
+    assert rows.find_commit() == "abc"
+    rows.find_commit.cache_clear()
 
 
 def test_a_job_knows_its_rows():
@@ -326,7 +327,7 @@ def test_scaling_is_by_the_training_rows_and_leaves_the_head_to_learn():
     assert float(seen.square().mean()) == pytest.approx(1.0, rel=1e-5)
     assert [tuple(p.shape) for p in model.parameters()] == [(4, 6), (4,)]
     images = Examples(np.zeros((2, 8, 8, 3), np.uint8), [0, 1])
-    with pytest.raises(Refusal, match="scaled is for features; got images"):
+    with pytest.raises(Refusal, match="scaled = true needs features; got images"):
         make_scaled(TrainConfig(bits=4), images)
 
 

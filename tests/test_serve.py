@@ -315,7 +315,7 @@ def test_large_questions_hold_up_no_small_one():
         jobs = [5000] * 50 + [2] * 90
         rest = [asyncio.create_task(batcher.ask(job)) for job in jobs]
         await asyncio.sleep(0)
-        with pytest.raises(Rejected, match="Too many questions are waiting"):
+        with pytest.raises(Rejected, match="Too many searches are waiting"):
             await batcher.ask(5000)
         last = asyncio.create_task(batcher.ask(3))  # the line of small ones has room
         await asyncio.sleep(0)

@@ -263,7 +263,7 @@ def test_whoever_lets_requests_pile_up_is_ended_before_anybody_else():
 
 
 def test_a_full_house_has_room_for_the_newest(monkeypatch):
-    monkeypatch.setattr("rankbits.serve.running.choose_most_connections", lambda: 5)
+    monkeypatch.setattr("rankbits.serve.running.choose_connection_limit", lambda: 5)
     service, work = make_service(), None
     with listening(service) as (port, crowd, _):
         idle = [connect(port) for _ in range(5)]

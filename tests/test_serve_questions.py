@@ -145,8 +145,8 @@ def test_a_vector_that_the_encoder_refuses_spoils_no_other(service):
     ("body", "sentence"),
     [
         ({"vector": [0.0] * 20, "ask": "words"}, "ask must be 'bits' or 'floats'; got 'words'."),
-        ({"code": "00" * 3, "ask": "floats"}, "is asked by its floats; got code"),
-        ({"id": 3, "ask": "floats"}, "Only a vector, an image or a text is asked by its floats"),
+        ({"code": "00" * 3, "ask": "floats"}, "has floats to search by; got code"),
+        ({"id": 3, "ask": "floats"}, "Only a vector, an image or a text has floats"),
         ({"vector": [0.0] * 20, "ask": "floats", "radius": 3}, "radius is a Hamming distance"),
     ],
 )

@@ -47,8 +47,8 @@ def able():
 SEARCHES = [
     ([1], "The body must be a JSON object; got [1]."),
     ({"codde": "fff0"}, "There is no field 'codde' (did you mean 'code'?); known: id, code,"),
-    ({}, "Give one of id, code to search by; got 0 of them."),
-    ({"id": 1, "code": "fff0"}, "Give one of id, code to search by; got 2 of them."),
+    ({}, "Give one of id, code to search by; got 0."),
+    ({"id": 1, "code": "fff0"}, "Give one of id, code to search by; got 2."),
     ({"vector": [1.0]}, "This service cannot search by vector; it takes id, code."),
     ({"id": True}, "id must be a string or a whole number; got True."),
     ({"code": 7}, "A code must be 4 hex digits for 12 bits; got 7."),
@@ -112,8 +112,8 @@ def test_images_where_there_are_none(plain, able):
 
 
 WRITES = [
-    ({"ids": [50]}, "Give codes, vectors or texts with the ids; got 0 of them."),
-    ({"ids": [50], "codes": ["fff0"], "vectors": [[1]]}, "Give codes, vectors or texts"),
+    ({"ids": [50]}, "Give one of codes, vectors or texts with the ids; got 0."),
+    ({"ids": [50], "codes": ["fff0"], "vectors": [[1]]}, "Give one of codes, vectors or texts"),
     ({"ids": [50, 51], "codes": ["fff0"]}, "codes must have one row for each of 2 ids; got 1."),
     ({"ids": [50, 50], "codes": ["fff0"] * 2}, "ids must not hold an id twice; 1 are repeated."),
     ({"ids": [2**63], "codes": ["fff0"]}, "Ids of this index are whole numbers of 64 bits"),
@@ -185,7 +185,7 @@ def test_a_batch_that_fails_fails_for_each_and_the_next_is_answered():
 
     async def ask():
         full = Batcher(work, waiting=0)
-        with pytest.raises(Rejected, match="Too many questions are waiting"):
+        with pytest.raises(Rejected, match="Too many searches are waiting"):
             await full.ask(1)
         full.close()
         batcher = Batcher(work)
@@ -204,7 +204,7 @@ def test_a_batch_that_fails_fails_for_each_and_the_next_is_answered():
 def test_an_engine_that_fails_says_so_in_the_log_only():
     """An index elsewhere: it finds, but neither counts nor knows codes by id."""
     from rankbits.indexes import Index
-    from rankbits.serve.views import Elsewhere, take_view
+    from rankbits.serve.views import RemoteView, take_view
 
     class Far(Index):
         bits = 12
@@ -221,7 +221,7 @@ def test_an_engine_that_fails_says_so_in_the_log_only():
             return self.held.search(queries, k, among=among)
 
     far = Far()
-    assert isinstance(take_view(far, None), Elsewhere)
+    assert isinstance(take_view(far, None), RemoteView)
     asked = Asked(Service(far))
     assert asked.service.accepts == ("code",)
     code = CODES.packed[4].tobytes().hex()

@@ -26,7 +26,7 @@ from rankbits.serve import (
     running,
 )  # fmt: skip
 from rankbits.serve.compare import make_comparison
-from rankbits.serve.items import KEPT
+from rankbits.serve.items import MOST_THUMBNAILS
 from rankbits.serve.logs import Log
 from rankbits.serve.pictures import draw_array
 from serving import few_steps, listening, wait_for
@@ -48,13 +48,13 @@ def test_labels_are_found_by_their_words():
 
 
 def test_thumbnails_are_kept_only_so_many(tmp_path):
-    grey = RNG.integers(0, 256, (KEPT + 2, 4, 4, 1), dtype=np.uint8)
+    grey = RNG.integers(0, 256, (MOST_THUMBNAILS + 2, 4, 4, 1), dtype=np.uint8)
     items = Items(range(len(grey)), images=grey)
     first = items.picture(0)
     assert items.picture(0) is first
     for row in range(len(grey)):
         items.picture(row)
-    assert len(items._kept) == KEPT and items.picture(0) is not first
+    assert len(items._thumbnails) == MOST_THUMBNAILS and items.picture(0) is not first
     with Image.open(io.BytesIO(first[0])) as image:
         assert image.size == (64, 64) and image.mode == "L"
         assert (np.asarray(image)[::16, ::16] == grey[0, :, :, 0]).all()
@@ -140,9 +140,9 @@ def test_what_an_address_means(monkeypatch):
     asked = []
     monkeypatch.setattr("resource.getrlimit", lambda kind: (256, 1000))
     monkeypatch.setattr("resource.setrlimit", lambda kind, both: asked.append(both))
-    assert running.choose_most_connections() == 500 and asked == [(1000, 1000)]
+    assert running.choose_connection_limit() == 500 and asked == [(1000, 1000)]
     monkeypatch.setitem(sys.modules, "resource", None)
-    assert running.choose_most_connections() == 500
+    assert running.choose_connection_limit() == 500
 
 
 LAZY = [f"rankbits.serve.{name}" for name in ("app", "connection", "crowd", "meters")]
@@ -163,7 +163,7 @@ def test_serving_needs_an_extra(monkeypatch):
 def test_a_log_that_nobody_reads_stops_nothing():
     log = Log(io.StringIO())
     log._stream.close()
-    log.event("started")
+    log.write_event("started")
     log.flush()
     assert log._lines == []
 
@@ -192,7 +192,7 @@ def test_what_a_socket_is_told_and_what_the_log():
         assert status == 200 and by_text["bands"] == by_code["bands"]
         assert posted(port, {"text": "none"}) == (422, {"error": "There are no such words."})
         status, told = posted(port, {"id": 3}, Host="evil.example")
-        assert status == 421 and "under the name it listens on only" in told["error"]
+        assert status == 421 and "only under the name that it listens on" in told["error"]
         service.batcher._work = lambda jobs: (began.set(), go.wait(60), work(jobs))[2]
         body = b'{"id": 3, "k": 1}'
         head = b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)

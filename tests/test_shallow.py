@@ -72,7 +72,7 @@ def test_images_are_refused(monkeypatch):
     images = make_source(np.zeros((280, 4, 4, 3), np.uint8), np.arange(280) % 4)
     monkeypatch.setattr(shallow, "read_cell_source", lambda config, seen, short: images)
     recipe = make_recipe("made/m", FACTS)
-    with pytest.raises(rb.Refusal, match="takes features; got images"):
+    with pytest.raises(rb.Refusal, match="needs features; got images"):
         shallow.run_cell(recipe, recipe.cells()[0], Settings(device="cpu"))
 
 

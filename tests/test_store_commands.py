@@ -121,7 +121,7 @@ def test_refusals(saved, capsys, tmp_path):
         (("search", "idx", "queries.npz", "-k", "0"), "k must be a whole number of at least 1"),
         (("search", "idx", "queries.npz", "--radius", "-1"), "radius must be a whole number"),
         (("search", "idx", "queries.npz", "-o", "r.txt"), "r.txt must end in .npz."),
-        (("search", "idx", "queries.npz", "--where", "a"), "--where filters by columns of DuckDB"),
+        (("search", "idx", "queries.npz", "--where", "a"), "--where is for an index in DuckDB"),
         (("search", "idx", "queries.npz", "--ray", "x"), "address of Ray must be local, auto"),
     ]:
         assert sentence in refused(capsys, *words), words
@@ -129,10 +129,10 @@ def test_refusals(saved, capsys, tmp_path):
 
 
 def test_a_password_is_not_printed():
-    from rankbits.commands.store import shown
+    from rankbits.commands.store import hide_password
 
-    assert shown("postgresql://me:secret@host/db?table=t") == "postgresql://host/db?table=t"
-    assert shown("duckdb:a@b/c") == "duckdb:a@b/c"
+    assert hide_password("postgresql://me:secret@host/db?table=t") == "postgresql://host/db?table=t"
+    assert hide_password("duckdb:a@b/c") == "duckdb:a@b/c"
 
 
 def test_more_refusals_of_the_store(saved, capsys):

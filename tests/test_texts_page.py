@@ -124,7 +124,7 @@ def test_the_page_answers_typed_sentences(home, browser, tmp_path):  # noqa: F81
         assert page.input_value("#words") == QUESTION and QUESTION in page.inner_text("#main h2")
         assert "Locking it" in page.locator(".method[data-method=float] a.tile").first.inner_text()
         page.locator(".method a.tile").first.click()  # by an item's id, still in the comparison
-        page.wait_for_selector("#main h2:has-text('Locking it kept in 3 ways')")
+        page.wait_for_selector("#main h2:has-text('Locking it stored in 3 ways')")
         look_at(page, url, tmp_path)
         context.close()
         assert refused == []

@@ -68,7 +68,7 @@ def test_the_best_on_validation_rows_is_taken(settings, validations, rate):
 def test_all_trials_must_have_rows(settings):
     (final,) = read_recipes(settings.recipes, ["made/final"])
     write_trials(settings, [0.3])
-    with pytest.raises(Refusal, match=r"1 are missing; first run: rankbits reproduce made/trials"):
+    with pytest.raises(Refusal, match=r"\(1 missing\); first run: rankbits reproduce made/trials"):
         list_candidates(final, settings)
 
 

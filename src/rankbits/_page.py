@@ -11,7 +11,7 @@ STYLE = Path(__file__).with_name("page.css")
 
 
 def wrap_page(title: str, body: str) -> str:
-    """Make a whole page of a body: what every page of rankbits has around it."""
+    """Wrap a body in the head and the style that every page of rankbits has."""
     style = STYLE.read_text("utf-8")
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'

@@ -1,4 +1,4 @@
-"""What the bits lose: embeddings compared with their codes, without labels; and what bytes keep."""
+"""Measure without labels what codes lose of their embeddings, and what other sizes would keep."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rankbits.types import Codes, Questions, pack
 
 QUERIES, DATABASE = 500, 50_000
 PLACES = (1, 10, 100)
-LISTED = 20  # codes decoded for each neighbour wanted
-RESCORED = 10  # candidates fetched for each neighbour wanted, when floats re-score them
-NEAREST = 10  # items that a curve looks for
-ASKED, FITTED = 200, 2000  # queries and rows of a curve
-LEAST_ROWS = 400  # fewer say nothing about others
+LISTED = 20  # codes that are decoded for each neighbour
+RESCORED = 10  # candidates that are fetched for each neighbour, when floats re-score them
+NEAREST = 10  # neighbours that a curve searches for
+CURVE_QUERIES, FITTED = 200, 2000  # queries and fitted rows of a curve
+LEAST_ROWS = 400  # of which a curve can be measured
 LINES = {
     "bits": "by bits (--method pca)",
     "floats": "by float questions (--method reconstruct)",
@@ -32,16 +32,16 @@ LINES = {
 
 @dataclass(frozen=True)
 class Account:
-    """What was lost between embeddings and codes.
+    """What codes lose of their embeddings.
 
     ``dtype`` and ``itemsize``: of the embeddings' numbers, and their bytes.
-    ``error``: mean of (y - sgn y)^2, outputs scaled to the sphere of the codes; of a
-    ``Reconstruction`` the squared distance from what its codes stand for. ``balance``: mean
-    distance of a bit's share of ones from a half (0 is best). ``constant``: bits that never change.
+    ``error``: mean of (y - sgn y)^2, outputs scaled to the sphere of the codes; for a
+    ``Reconstruction`` the squared distance from the decoded codes. ``balance``: mean distance of a
+    bit's share of ones from a half (0 is best). ``constant``: bits that never change.
     ``distinct``: distinct codes as a share of the rows. ``recall[k]``: share of the k nearest by
     cosine among the k nearest by Hamming distance, ties averaged; ``rescored[k]``: the same when
-    10 k are fetched and re-scored by the floats; ``signs[k]``: of the embeddings' own signs;
-    ``asked[k]``: of the codes, by queries that keep their floats (``quantizer.ask``).
+    10 k are fetched and re-scored by the floats; ``signs[k]``: the same for the embeddings' own
+    signs; ``asked[k]``: for queries that keep their floats (``quantizer.ask``).
 
     >>> print(Account(9, 8, 32, 3, 0.2, 0.1, 0, 1.0, {}, {}, {}, {}))  # doctest: +ELLIPSIS
     32 floats to 8 bits: 128 times smaller
@@ -76,9 +76,9 @@ class Account:
             f"          {self.bits:4d} bits    by float questions    signs of {self.dim} floats"
             "    re-scored by floats",
         ]
-        for k, kept in self.recall.items():
+        for k, recall in self.recall.items():
             lines.append(
-                f"  top {k:<4} {kept:8.1%}    {self.asked[k]:8.1%}"
+                f"  top {k:<4} {recall:8.1%}    {self.asked[k]:8.1%}"
                 f"              {self.signs[k]:8.1%}"
                 f"                {self.rescored[k]:8.1%} (of {RESCORED * k:,} fetched)"
             )
@@ -99,8 +99,8 @@ def account(quantizer: Quantizer, embeddings: Any, *, seed: int = 0) -> Account:
     value = rows.check_embeddings("embeddings", embeddings)
     drawn = rows.sample(value, QUERIES + DATABASE, seed)[0].float().cpu()
     order = torch.randperm(len(drawn), generator=torch.Generator().manual_seed(seed))
-    asked = min(QUERIES, max(1, len(drawn) // 4))
-    query, items = order[:asked].numpy(), order[asked:].numpy()
+    count = min(QUERIES, max(1, len(drawn) // 4))
+    query, items = order[:count].numpy(), order[count:].numpy()
     outputs = quantizer.transform(drawn)
     scaled = outputs * (
         outputs.shape[1] ** 0.5 / outputs.norm(dim=1, keepdim=True).clamp(min=1e-30)
@@ -108,15 +108,16 @@ def account(quantizer: Quantizer, embeddings: Any, *, seed: int = 0) -> Account:
     codes = pack(outputs)
     error = float(((scaled.abs() - 1) ** 2).mean())
     if isinstance(quantizer, Reconstruction):
-        away = torch.nn.functional.normalize(drawn, dim=1) - torch.from_numpy(
-            quantizer.decode(codes)
+        decoded = torch.from_numpy(quantizer.decode(codes))
+        error = float(
+            (torch.nn.functional.normalize(drawn, dim=1) - decoded).square().sum(1).mean()
         )
-        error = float(away.square().sum(1).mean())
     ones = (outputs > 0).float().mean(dim=0)
     nearest = _find_nearest(drawn[query], drawn[items], max(PLACES))
     plain = pack(drawn)
     by_floats = _ask_nearest(quantizer.ask(drawn[query]), codes[items], max(PLACES))
-    kept: list[dict[int, float]] = [{}, {}, {}, {}]
+    shares: tuple[dict[int, float], ...] = ({}, {}, {}, {})
+    recall, rescored, signs, asked = shares
     for k in PLACES:
         if k > len(items):
             continue
@@ -124,19 +125,17 @@ def account(quantizer: Quantizer, embeddings: Any, *, seed: int = 0) -> Account:
         np.put_along_axis(relevance, nearest[:, :k], 1, axis=1)
         ranking = metrics.rank_codes(codes[query], codes[items], relevance=relevance)
         by_signs = metrics.rank_codes(plain[query], plain[items], relevance=relevance)
-        kept[0][k] = float(metrics.recall_at(ranking, k).mean())
-        kept[1][k] = float(metrics.recall_at(ranking, RESCORED * k).mean())
-        kept[2][k] = float(metrics.recall_at(by_signs, k).mean())
-        kept[3][k] = float(
-            np.take_along_axis(relevance, by_floats[:, :k], 1).sum() / k / len(query)
-        )
+        recall[k] = float(metrics.recall_at(ranking, k).mean())
+        rescored[k] = float(metrics.recall_at(ranking, RESCORED * k).mean())
+        signs[k] = float(metrics.recall_at(by_signs, k).mean())
+        asked[k] = float(np.take_along_axis(relevance, by_floats[:, :k], 1).sum() / k / len(query))
     return Account(
         rows=len(drawn), bits=codes.bits, dim=drawn.shape[1], queries=len(query),
         error=error,
         balance=float((ones - 0.5).abs().mean()),
         constant=int(((ones == 0) | (ones == 1)).sum()),
         distinct=len(np.unique(codes.packed, axis=0)) / max(1, len(codes)),
-        recall=kept[0], rescored=kept[1], signs=kept[2], asked=kept[3],
+        recall=recall, rescored=rescored, signs=signs, asked=asked,
         dtype=str(value.dtype).removeprefix("torch."), itemsize=value.dtype.itemsize,
     )  # fmt: skip
 
@@ -145,9 +144,9 @@ def account(quantizer: Quantizer, embeddings: Any, *, seed: int = 0) -> Account:
 class Curve:
     """Shares of the 10 nearest items by cosine that are among the 10 nearest by codes.
 
-    ``kept[bytes]`` has "bits": Hamming distance of a ``Projection``; "floats": float questions to a
-    ``Reconstruction``; and with "_rescored" the same where 100 are fetched and put in order by
-    stored floats. Both are fitted to ``fitted`` rows; ``queries`` other rows are searched for among
+    ``kept[bytes]`` has "bits": by Hamming distance of a ``Projection``; "floats": by float
+    questions to a ``Reconstruction``; and each with "_rescored": where 100 are fetched and put in
+    order by stored floats. Both are fitted to ``fitted`` rows; ``queries`` other rows search among
     ``items`` others.
 
     >>> shares = {"bits": 0.5, "floats": 0.75, "bits_rescored": 0.9, "floats_rescored": 1.0}
@@ -170,9 +169,9 @@ class Curve:
             f"{self.queries:,} queries among {self.items:,} others)",
             f"  {'bytes':{width}}" + "".join(f"{size:8}" for size in self.kept),
         ]
-        for name, said in LINES.items():
-            shares = "".join(f"{kept[name]:8.1%}" for kept in self.kept.values())
-            lines.append(f"  {said:{width}}{shares}")
+        for name, title in LINES.items():
+            shares = "".join(f"{share[name]:8.1%}" for share in self.kept.values())
+            lines.append(f"  {title:{width}}{shares}")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -180,7 +179,7 @@ class Curve:
 
 
 def choose_sizes(dim: int) -> list[int]:
-    """Powers of two, in bytes, from 1 bit for every 6 dimensions to 1 for each.
+    """Choose sizes in bytes: powers of two, from 1 bit for every 6 dimensions to 1 for each.
 
     >>> choose_sizes(384), choose_sizes(64)
     ([8, 16, 32], [2, 4, 8])
@@ -190,10 +189,10 @@ def choose_sizes(dim: int) -> list[int]:
 
 
 def measure_bytes(embeddings: Any, sizes: Sequence[int] | None = None, *, seed: int = 0) -> Curve:
-    """Measure on a sample of the embeddings which bytes keep which share -> ``Curve``.
+    """Measure on a sample of the embeddings which share codes of each size keep -> ``Curve``.
 
-    At most 2,000 rows are fitted, and 200 queries are searched for among 2,000 others: larger
-    databases keep less, and codes fitted to more rows somewhat more.
+    At most 2,000 rows are fitted, and 200 queries search among 2,000 others: larger databases keep
+    less, and codes fitted to more rows somewhat more.
 
     >>> x = torch.randn(800, 16, generator=torch.Generator().manual_seed(0))
     >>> curve = measure_bytes(x, [1, 4])
@@ -203,25 +202,25 @@ def measure_bytes(embeddings: Any, sizes: Sequence[int] | None = None, *, seed: 
     value = rows.check_embeddings("embeddings", embeddings)
     if len(value) < LEAST_ROWS:
         _check.refuse(f"A curve needs at least {LEAST_ROWS} rows; got {len(value):,}.")
-    drawn = rows.sample(value, ASKED + 2 * FITTED, seed)[0].float().cpu()
+    drawn = rows.sample(value, CURVE_QUERIES + 2 * FITTED, seed)[0].float().cpu()
     drawn = drawn[torch.randperm(len(drawn), generator=torch.Generator().manual_seed(seed))]
-    asked = min(ASKED, len(drawn) // 8)
-    half = (len(drawn) - asked) // 2
-    queries, known, items = drawn[:asked], drawn[asked : asked + half], drawn[asked + half :]
+    count = min(CURVE_QUERIES, len(drawn) // 8)
+    half = (len(drawn) - count) // 2
+    queries, fitted, items = drawn[:count], drawn[count : count + half], drawn[count + half :]
     nearest = _find_nearest(queries, items, NEAREST)
     kept = {}
     for size in sizes or choose_sizes(value.shape[1]):
         bits = 8 * _check.whole("sizes", size, 1)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the fit itself has said what it thinks of the rows
-            projection = Projection(bits, seed=seed).fit(known)
-            rebuilt = Reconstruction(bits, rounds=6, tries=1, seed=seed).fit(known)
-        kept[size] = _share_by_bits(projection, queries, items, nearest)
-        kept[size] |= _share_by_floats(rebuilt, queries, items, nearest)
-    return Curve(half, len(items), asked, kept)
+            warnings.simplefilter("ignore")  # the fit before this has warned about these rows
+            projection = Projection(bits, seed=seed).fit(fitted)
+            rebuilt = Reconstruction(bits, rounds=6, tries=1, seed=seed).fit(fitted)
+        kept[size] = _measure_bits(projection, queries, items, nearest)
+        kept[size] |= _measure_floats(rebuilt, queries, items, nearest)
+    return Curve(half, len(items), count, kept)
 
 
-def _share_by_bits(
+def _measure_bits(
     quantizer: Quantizer, queries: torch.Tensor, items: torch.Tensor, nearest: np.ndarray
 ) -> dict[str, float]:
     relevance = np.zeros((len(queries), len(items)), np.uint8)
@@ -234,11 +233,11 @@ def _share_by_bits(
     }
 
 
-def _share_by_floats(
+def _measure_floats(
     quantizer: Quantizer, queries: torch.Tensor, items: torch.Tensor, nearest: np.ndarray
 ) -> dict[str, float]:
-    found = _ask_nearest(quantizer.ask(queries), quantizer.encode(items), RESCORED * NEAREST)
-    hits = (nearest[:, :, None] == found[:, None]).cumsum(axis=2)
+    results = _ask_nearest(quantizer.ask(queries), quantizer.encode(items), RESCORED * NEAREST)
+    hits = (nearest[:, :, None] == results[:, None]).cumsum(axis=2)
     return {
         "floats": float(hits[:, :, NEAREST - 1].mean()),
         "floats_rescored": float(hits[:, :, -1].mean()),
@@ -246,7 +245,7 @@ def _share_by_floats(
 
 
 def _ask_nearest(questions: Questions, codes: Codes, most: int) -> np.ndarray:
-    """(Q, most) rows of the nearest codes by questions, nearest first."""
+    """Find the rows (Q, most) of the codes nearest by questions, nearest first."""
     if questions.decoder is None:
         return question_topk(questions, codes, most).ids
     listed = question_topk(questions, codes, LISTED * most).ids
@@ -255,7 +254,7 @@ def _ask_nearest(questions: Questions, codes: Codes, most: int) -> np.ndarray:
 
 
 def _find_nearest(queries: torch.Tensor, items: torch.Tensor, most: int) -> np.ndarray:
-    """(Q, most) rows of the nearest items by cosine, nearest first."""
+    """Find the rows (Q, most) of the items nearest by cosine, nearest first."""
     unit = [torch.nn.functional.normalize(x, dim=1) for x in (queries, items)]
     parts = [
         (part @ unit[1].T).topk(min(most, len(items)), dim=1).indices for part in unit[0].split(64)

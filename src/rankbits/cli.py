@@ -1,7 +1,8 @@
 """The command line: it reads flags, runs a command of ``commands`` and prints refusals.
 
 Values come from flags, then from a TOML file given by ``--config``, then from the defaults.
-A refusal is one line on stderr and exit status 1; output that nobody reads ends a command quietly.
+A refusal is one line on stderr and exit status 1. Where the reader of the output has gone, as in
+``rankbits search ... | head -1``, the command ends quietly.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ class _Parser(argparse.ArgumentParser):
         refuse(f"{message[:1].upper()}{message[1:]}.")
 
 
-def _spelled(value: Any) -> str:
+def _spell(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _kind(annotation: Any) -> Any:
-    """The plain type behind ``X | None``."""
+def _strip_none(annotation: Any) -> Any:
+    """Return the plain type behind ``X | None``."""
     if isinstance(annotation, types.UnionType):
         return next(a for a in typing.get_args(annotation) if a is not type(None))
     return annotation
@@ -67,13 +68,13 @@ def _parse(name: str, kind: Any, text: Any) -> Any:
     except Refusal:
         raise
     except (ValueError, TypeError):
-        others = "name=value pairs" if typing.get_origin(kind) is dict else "whole numbers"
-        wanted = {int: "a whole number", float: "a number", bool: "true or false"}.get(kind, others)
-        refuse(f"{name} must be {wanted}; got {text!r}.")
+        several = "name=value pairs" if typing.get_origin(kind) is dict else "whole numbers"
+        one = {int: "a whole number", float: "a number", bool: "true or false"}
+        refuse(f"{name} must be {one.get(kind, several)}; got {text!r}.")
 
 
 def _parse_pairs(text: str) -> dict[str, Any]:
-    """Parse ``name=value,name=value``, values as TOML spells them, or plain words."""
+    """Parse ``name=value,name=value``, where a value is TOML or a plain word."""
     pairs = {}
     for pair in text.split(","):
         name, equals, value = (part.strip() for part in pair.partition("="))
@@ -86,10 +87,10 @@ def _parse_pairs(text: str) -> dict[str, Any]:
     return pairs
 
 
-def _parser() -> _Parser:
+def _make_parser() -> _Parser:
     parser = _Parser(
         prog="rankbits",
-        description="Learn to rank, in bits: judge, search and make binary codes.",
+        description="Learn to rank, in bits: make, search and judge binary codes.",
         epilog="rankbits COMMAND --help explains a command.",
     )
     parser.add_argument("--version", action="version", version=f"rankbits {__version__}")
@@ -103,36 +104,35 @@ def _parser() -> _Parser:
             group = groups[title] if title in groups else sub.add_argument_group(title)
             groups[title] = group
             flag = f"--{f.name.replace('_', '-')}"
-            shown = f.metadata["help"]
+            about = f.metadata["help"]
             if f.default not in (None, False, True, ()):
-                shown += f" (default {_spelled(f.default)})"
+                about += f" (default {_spell(f.default)})"
             if f.name in command.places:
                 many = "*" if str(f.type).startswith("tuple") else "?"
-                group.add_argument(f.name, nargs=many, default=argparse.SUPPRESS, help=shown)
+                group.add_argument(f.name, nargs=many, default=argparse.SUPPRESS, help=about)
             elif f.type == "bool":
                 switch = argparse.BooleanOptionalAction if f.default else "store_true"
-                group.add_argument(flag, action=switch, default=argparse.SUPPRESS, help=shown)
+                group.add_argument(flag, action=switch, default=argparse.SUPPRESS, help=about)
             else:
                 short = [f"-{f.metadata['short']}"] if f.metadata["short"] else []
-                group.add_argument(*short, flag, default=argparse.SUPPRESS, metavar="X", help=shown)
-        said: dict[str, Any] = {"default": None, "metavar": "TOML", "help": "flags in a TOML file"}
-        if getattr(command, "config_place", False):
-            sub.add_argument("config", nargs="?", **said)
-        else:
-            sub.add_argument("--config", **said)
+                group.add_argument(*short, flag, default=argparse.SUPPRESS, metavar="X", help=about)
+        place: dict[str, Any] = {"nargs": "?"} if getattr(command, "config_place", False) else {}
+        word = "config" if place else "--config"
+        sub.add_argument(word, metavar="TOML", help="a TOML file that sets flags", **place)
     return parser
 
 
 def _find_title(command: Any, name: str) -> str:
-    """The title of the group of settings that a flag belongs to; "" where it is the command's."""
+    """Find the title of the group of settings a flag belongs to; "" for the command's own flags."""
     owner = next(c for c in command.__mro__ if name in vars(c).get("__annotations__", {}))
     return str(vars(owner).get("title", ""))
 
 
-def _values(command: Any, given: dict[str, Any], config: str | None) -> dict[str, Any]:
-    kinds = {n: _kind(t) for n, t in typing.get_type_hints(command).items()}
-    known = {f.name for f in dataclasses.fields(command)}
-    merged: dict[str, Any] = {}
+def _read_values(command: Any, flags: dict[str, Any], config: str | None) -> dict[str, Any]:
+    """Read the values of a command's fields from its TOML file and its flags, which come first."""
+    kinds = {n: _strip_none(t) for n, t in typing.get_type_hints(command).items()}
+    fields = {f.name for f in dataclasses.fields(command)}
+    values: dict[str, Any] = {}
     if config is not None:
         if not Path(config).is_file():
             refuse(f"{config} does not exist or is not a file.")
@@ -142,11 +142,11 @@ def _values(command: Any, given: dict[str, Any], config: str | None) -> dict[str
             refuse(f"{config} is not TOML: {error}.")
         for key, value in table.items():
             name = key.replace("-", "_")
-            if name not in known:
-                refuse(f"{config} has an unknown key '{key}'{_check.nearest(name, known)}.")
-            merged[name] = value
-    merged |= given
-    return {name: _parse(name.replace("_", "-"), kinds[name], v) for name, v in merged.items()}
+            if name not in fields:
+                refuse(f"{config} has an unknown key '{key}'{_check.nearest(name, fields)}.")
+            values[name] = value
+    values |= flags
+    return {name: _parse(name.replace("_", "-"), kinds[name], v) for name, v in values.items()}
 
 
 def _refuse_unknown(extra: Sequence[str], command: Any) -> None:
@@ -159,11 +159,12 @@ def _refuse_unknown(extra: Sequence[str], command: Any) -> None:
         refuse(f"{command.name} does not take '{extra[0]}'.")
 
 
-BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE has ended
+BROKEN_PIPE = 141  # what a shell reports when SIGPIPE ends a program
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0, or 1 after a refusal, or 141 where nobody reads what it prints."""
+    """Run one command -> its exit status: 0, 1 after a refusal, 130 after Ctrl-C, 141 where the
+    reader of its output has gone."""
     try:
         try:
             return _run(arguments)
@@ -171,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _flush()
     except BrokenPipeError as error:
         if _output_is_read():
-            return _say(f"{error.strerror or error}.")  # the pipe was another one: of a database
+            return _say(f"{error.strerror or error}.")  # another pipe broke, such as a database's
         _discard_output()
         return BROKEN_PIPE
 
@@ -182,25 +183,25 @@ def _flush() -> None:
 
 
 def _output_is_read() -> bool:
-    """Whether somebody still reads what is printed."""
+    """Say whether the reader of the output is still there."""
     try:
         _flush()
-        # unbuffered output has nothing left to flush: ask the system
+        # unbuffered output has nothing to flush: ask the system
         pipe = select.poll()
         pipe.register(sys.stdout.fileno(), 0)
         return not any(event & select.POLLERR for _, event in pipe.poll(0))
     except BrokenPipeError:
         return False
-    except (OSError, ValueError, AttributeError):  # no file behind it, or no poll on this system
+    except (OSError, ValueError, AttributeError):  # no file, or no poll on this system
         return True
 
 
 def _discard_output() -> None:
-    """Let the interpreter flush into nothing when it ends; otherwise it reports the broken pipe."""
+    """Send further output to nowhere, or the interpreter reports the broken pipe when it ends."""
     with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+        os.close(devnull)
 
 
 def _say(sentence: str, status: int = 1) -> int:
@@ -210,24 +211,25 @@ def _say(sentence: str, status: int = 1) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
-    known = {command.name: command for command in COMMANDS}
+    by_name = {command.name: command for command in COMMANDS}
     try:
-        if words and not words[0].startswith("-") and words[0] not in known:
-            refuse(f"There is no command '{words[0]}'{_check.nearest(words[0], known)}.")
-        parser = _parser()
+        if words and not words[0].startswith("-") and words[0] not in by_name:
+            refuse(f"There is no command '{words[0]}'{_check.nearest(words[0], by_name)}.")
+        parser = _make_parser()
         space, extra = parser.parse_known_args(words)
-        given = vars(space)
-        name = given.pop("command", None)
+        flags = vars(space)
+        name = flags.pop("command", None)
         if name is None:
             _refuse_unknown(extra, COMMANDS[0]) if extra else parser.print_help()
             return 0
-        _refuse_unknown(extra, known[name])
-        config = given.pop("config", None)
-        if getattr(known[name], "config_place", False) and config and not config.endswith(".toml"):
-            given.setdefault("data", config)  # rankbits train FOLDER
+        kind = by_name[name]
+        _refuse_unknown(extra, kind)
+        config = flags.pop("config", None)
+        if getattr(kind, "config_place", False) and config and not config.endswith(".toml"):
+            flags.setdefault("data", config)  # rankbits train FOLDER
             config = None
-        command = known[name](**_values(known[name], given, config))
-        # quickstart runs the commands it shows, and a room may not import the one below it
+        command = kind(**_read_values(kind, flags, config))
+        # quickstart runs other commands, and its room may not import this file, which is below it
         command.work(main) if getattr(command, "runs_commands", False) else command.work()
     except Refusal as sentence:
         return _say(str(sentence))

@@ -1,4 +1,4 @@
-"""A client of the service: a few lines over the standard library, typed, with retries.
+"""A client of the service, which needs only the standard library and NumPy, and retries.
 
 client = Client("http://127.0.0.1:8080", token="...")
 for band in client.search(id="17", k=10)["bands"]: ...
@@ -20,12 +20,12 @@ import numpy as np
 from rankbits._check import Refusal, refuse
 from rankbits.types import Codes
 
-AGAIN = (429, 502, 503)
+RETRIED = (429, 502, 503)
 
 
 class ServiceError(Refusal):
-    """What the service said, in its own sentence; ``status`` is the HTTP status, 0 where no answer
-    came, and ``request`` the id under which its log has more."""
+    """The service refused, in its own sentence. ``status`` is the HTTP status, 0 where no answer
+    came; ``request`` is the id under which the service's log says more."""
 
     def __init__(self, sentence: str, status: int, request: str | None = None) -> None:
         super().__init__(sentence)
@@ -33,11 +33,12 @@ class ServiceError(Refusal):
 
 
 class Client:
-    """Speaks to ``rankbits serve`` at ``url``; one connection, kept open; not for two threads.
+    """Asks ``rankbits serve`` at ``url``, over one connection that stays open. Two threads need a
+    client each.
 
-    Everything here may be repeated without harm (adding again replaces), so a lost connection and
-    the statuses 429, 502 and 503 are tried ``retries`` times more, waiting longer each time, and as
-    long as the service asks (``Retry-After``), but never longer than ``timeout``.
+    A request may be repeated without harm (adding again replaces), so after a lost connection and
+    after the statuses 429, 502 and 503 it is sent up to ``retries`` times more. Each wait is longer
+    than the last, as long as the service asks (``Retry-After``), and at most ``timeout``.
 
     >>> Client("http://127.0.0.1:8080", timeout=5)
     Client('http://127.0.0.1:8080')
@@ -81,12 +82,13 @@ class Client:
         histogram: bool = False,
         ask: str | None = None,
     ) -> dict[str, Any]:
-        """The nearest of one query, given as a stored ``id``, a ``code`` (one row of ``Codes``, or
-        hex), a ``vector`` (dim,), a ``text`` or the bytes of an ``image``: bands of equal distance.
+        """Find the items nearest to one query: a stored ``id``, a ``code`` (one row of ``Codes``,
+        or hex), a ``vector`` (dim,), a ``text`` or the bytes of an ``image`` -> the reply, with
+        bands of equal distance.
 
         ``histogram``: also count the whole database by distance, which costs another search.
-        ``ask="floats"`` asks by the floats of a vector, an image or a text, ``"bits"`` by its
-        code; without it the service's encoder decides.
+        ``ask``: ``"floats"`` searches by the floats of a vector, an image or a text, ``"bits"`` by
+        its code; None leaves that to the service's encoder.
         """
         if image is not None:
             options: dict[str, Any] = {"k": k, "histogram": str(histogram).lower()}
@@ -94,15 +96,15 @@ class Client:
                 options["ask"] = ask
             address = f"/search/image?{urlencode(options)}"
             return self._call("POST", address, image, "application/octet-stream")
-        made_by = None
+        fingerprint = None
         if isinstance(code, Codes):
             if len(code) != 1:
                 refuse(f"code must be one row of Codes; got {len(code):,}.")
-            made_by, code = code.fingerprint, code.packed.tobytes().hex()
+            fingerprint, code = code.fingerprint, code.packed.tobytes().hex()
         if vector is not None:
             vector = np.asarray(vector).tolist()
         fields = {"id": id, "code": code, "vector": vector, "text": text, "radius": radius}
-        fields |= {"fingerprint": made_by, "ask": ask}
+        fields |= {"fingerprint": fingerprint, "ask": ask}
         body: dict[str, Any] = {name: v for name, v in fields.items() if v is not None}
         if among is not None:
             body["among"] = list(among)
@@ -116,8 +118,8 @@ class Client:
         vectors: Any = None,
         texts: Sequence[str] | None = None,
     ) -> dict[str, int]:
-        """Remember codes, vectors (n, dim) or texts under ids; durable when it returns. Many texts
-        take the service's model longer than ``timeout``: add some hundred at a time."""
+        """Add codes, vectors (n, dim) or texts under ids; they are durable when this returns. Add
+        texts some hundred at a time: the service's model needs longer than ``timeout`` for many."""
         body: dict[str, Any] = {"ids": np.asarray(ids).tolist() if len(ids) else []}
         if codes is not None:
             body["codes"] = [row.tobytes().hex() for row in codes.packed]
@@ -130,15 +132,16 @@ class Client:
         return self._post("/add", body)
 
     def remove(self, ids: Sequence[int | str]) -> dict[str, int]:
-        """Forget ids; durable when it returns. Where an answer was lost and the call made again,
-        ``removed`` counts what the second one found."""
+        """Remove ids; durable when this returns. Where an answer was lost and the request sent
+        again, ``removed`` counts only what the second one removed."""
         return self._post("/remove", {"ids": list(ids)})
 
     def items(self, offset: int = 0, limit: int = 50, label: str | None = None) -> dict[str, Any]:
-        asked: dict[str, Any] = {"offset": offset, "limit": limit}
+        """List items in order: all, or those of one label."""
+        query: dict[str, Any] = {"offset": offset, "limit": limit}
         if label is not None:
-            asked["label"] = label
-        return self._call("GET", f"/items?{urlencode(asked)}")
+            query["label"] = label
+        return self._call("GET", f"/items?{urlencode(query)}")
 
     def item(self, id: int | str) -> dict[str, Any]:
         return self._call("GET", f"/items/{quote(str(id), safe='')}")
@@ -160,7 +163,7 @@ class Client:
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         for attempt in range(self._retries + 1):
-            asked = 0.0
+            least_wait = 0.0
             try:
                 status, reply, raw = self._send(method, path, body, headers)
             except (OSError, http.client.HTTPException) as error:
@@ -170,12 +173,12 @@ class Client:
                 if status < 400:
                     return json.loads(raw)
                 failure = ServiceError(_read_sentence(raw, status), status, reply["X-Request-Id"])
-                if status not in AGAIN:
+                if status not in RETRIED:
                     raise failure
-                asked = _read_seconds(reply["Retry-After"])
+                least_wait = _read_seconds(reply["Retry-After"])
             if attempt < self._retries:
-                # by chance a little later: clients turned away together must not return together
-                wait = max(asked, 0.05 * 2**attempt) * (1 + random.random())
+                # random, so that clients refused together do not all come back together
+                wait = max(least_wait, 0.05 * 2**attempt) * (1 + random.random())
                 time.sleep(min(wait, self._timeout))
         raise failure
 
@@ -192,9 +195,9 @@ class Client:
         return reply.status, reply.headers, reply.read()
 
 
-def _read_seconds(told: str | None) -> float:
-    """What ``Retry-After`` asks for; 0 where it says nothing, or a date."""
-    return float(told) if told is not None and told.isascii() and told.isdigit() else 0.0
+def _read_seconds(header: str | None) -> float:
+    """Read the seconds of ``Retry-After``; 0 where it is absent or a date."""
+    return float(header) if header is not None and header.isascii() and header.isdigit() else 0.0
 
 
 def _read_sentence(raw: bytes, status: int) -> str:

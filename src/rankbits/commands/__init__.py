@@ -1,5 +1,5 @@
 """The commands of the command line. A command is a frozen dataclass: its fields are its flags, its
-docstring its help, ``places`` the fields given without a flag, ``work`` what it does."""
+docstring is its help, ``places`` are the fields given without a flag, and ``work`` runs it."""
 
 from typing import Any
 
@@ -18,6 +18,6 @@ COMMANDS: tuple[Any, ...] = (
     Quickstart, Data, Train, Embed, Fit, Encode, BuildIndex, Search, Repair, Evaluate,
     WriteReport, Serve, Reproduce, Completion,
 )  # fmt: skip
-Completion.commands = COMMANDS  # what a shell completes, itself among it
+Completion.commands = COMMANDS  # it completes itself too
 
 __all__ = ["COMMANDS"]

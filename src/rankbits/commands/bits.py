@@ -46,7 +46,7 @@ def read_embeddings(path: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
 
 
 def encode_rows(quantizer: Quantizer, embeddings: Any) -> Codes:
-    """Encode any number of rows, with a progress bar on a terminal."""
+    """Encode rows in parts, with a progress bar on a terminal."""
     packed = np.zeros((len(embeddings), (quantizer.bits_ + 7) // 8), np.uint8)
     with tqdm(total=len(embeddings), unit=" rows", desc="encode", disable=None) as bar:
         for start in range(0, len(embeddings), ROWS):
@@ -58,8 +58,7 @@ def encode_rows(quantizer: Quantizer, embeddings: Any) -> Codes:
 
 @dataclass(frozen=True)
 class Fit:
-    """Learn to turn embeddings or texts into bits: an encoder, and an account of what the bits
-    lose."""
+    """Fit an encoder that turns embeddings or texts into bits, and measure what the bits lose."""
 
     name: ClassVar[str] = "fit"
     places: ClassVar[tuple[str, ...]] = ("embeddings",)
@@ -77,14 +76,16 @@ class Fit:
         "auto, reconstruct (for float questions), pca, neighbours, sign, random, itq, h2q, "
         "supervised, classes, bre, fasthash, structhash or machash",
     )
-    model: str = option(MINILM, "of texts: a sentence model's folder, or its name on the hub")
+    model: str = option(MINILM, "for texts: a sentence model's folder, or its name on the hub")
     column: str | None = option(
-        None, "of texts: the columns to read, as in title,text (default: text)"
+        None, "for texts: the columns to read, as in title,text (default: text)"
     )
     seed: int = option(0, "seed of all random choices")
-    device: str = option("auto", f"of texts: {DEVICE}")
-    curve: bool = option(True, "measure on a sample which bytes keep which share of neighbours")
-    json: bool = option(False, "print the account as JSON")
+    device: str = option("auto", f"for texts: {DEVICE}")
+    curve: bool = option(
+        True, "measure on a sample the share of neighbours that other sizes of codes keep"
+    )
+    json: bool = option(False, "print the measurements as JSON")
 
     def work(self) -> None:
         from rankbits.account import account
@@ -106,14 +107,12 @@ class Fit:
             print(lost, *(() if curve is None else (curve,)), sep="\n")
 
     def _measure_curve(self, embeddings: Any) -> Curve | None:
-        """What bytes keep of these embeddings; None where they are too few or too alike to say."""
+        """Measure what other sizes keep; None where the rows are too few or too alike."""
         from rankbits.account import LEAST_ROWS, measure_bytes
 
         if len(embeddings) < LEAST_ROWS:
             return None
-        print(
-            "measure what other numbers of bytes keep (--no-curve leaves it out)", file=sys.stderr
-        )
+        print("measure what other sizes of codes keep (--no-curve skips this)", file=sys.stderr)
         try:
             return measure_bytes(embeddings, seed=self.seed)
         except _check.Refusal as sentence:
@@ -121,7 +120,7 @@ class Fit:
             return None
 
     def _fit_embeddings(self, source: str) -> tuple[Encoder, np.ndarray]:
-        """The encoder of embeddings, and these."""
+        """Fit an encoder of embeddings -> the encoder and the embeddings."""
         from rankbits.encoder import Encoder
 
         value, columns = read_embeddings(source)
@@ -132,7 +131,7 @@ class Fit:
         return Encoder.of(quantizer.fit(value, labels)), value
 
     def _fit_texts(self, source: str) -> tuple[Encoder, np.ndarray]:
-        """The encoder of texts, and the embeddings that it was fitted to."""
+        """Fit an encoder of texts -> the encoder and the embeddings of the texts."""
         from rankbits.encoder import fit_texts
 
         labels = None if self.labels is None else read_labels_file(self.labels)
@@ -145,12 +144,12 @@ class Fit:
 
 
 def split_columns(names: str | None) -> list[str]:
-    """The columns that ``--column`` names."""
+    """Split the value of ``--column`` into the names of columns."""
     return [name.strip() for name in (names or "").split(",") if name.strip()]
 
 
 def is_texts(source: Path) -> bool:
-    """Whether a file or folder is one of texts, and not of embeddings."""
+    """Say whether a file or folder holds texts, and not embeddings."""
     if source.is_dir() or source.suffix.lower() in SUFFIXES:
         return True
     return source.suffix in TABLES and source.is_file() and is_table(source)
@@ -158,7 +157,7 @@ def is_texts(source: Path) -> bool:
 
 @dataclass(frozen=True)
 class Encode:
-    """Turn inputs into codes by an encoder; labels and ids beside them go along."""
+    """Turn inputs into codes with an encoder; labels and ids are saved too."""
 
     name: ClassVar[str] = "encode"
     places: ClassVar[tuple[str, ...]] = ("encoder", "inputs")
@@ -167,8 +166,8 @@ class Encode:
     inputs: str | None = option(
         None, "a folder of images or texts, a table, or vectors: .npy, .npz, .safetensors, .parquet"
     )
-    out: str | None = option(None, "where the codes are written: .npz or .safetensors", "o")
-    labels: str | None = option(None, "a file with labels, which are saved with the codes")
+    out: str | None = option(None, "the file of codes to write: .npz or .safetensors", "o")
+    labels: str | None = option(None, "a file of labels, which are saved with the codes")
     keep_embeddings: bool = option(
         False, "save the embeddings with the codes too (for --tie-break)"
     )
@@ -196,7 +195,7 @@ class Encode:
         print(f"{codes} -> {self.out}")
 
     def _encode(self, encoder: Encoder, items: Items) -> tuple[Codes, np.ndarray, np.ndarray]:
-        """The codes, the rows that could be read, and their embeddings."""
+        """Encode the items -> the codes, the rows that could be read, and their embeddings."""
         from rankbits.encoder.fitting import tell_left_out
         from rankbits.train.meter import print_line
 
@@ -212,7 +211,8 @@ class Encode:
         return codes, embedded.rows, embedded.embeddings
 
     def _read_labels(self, items: Items) -> Any:
-        """Labels, as names where the file can hold them: numbers differ from folder to folder."""
+        """Read the labels, as names where the file can hold names: two folders may number the same
+        names differently."""
         if self.labels is not None:
             return read_labels(self.labels, {}, len(items))
         if items.labels is None or items.labels.ndim == 2 or not items.names:
@@ -222,15 +222,15 @@ class Encode:
         return np.array(items.names)[items.labels]
 
     def _choose_ids(self, ids: np.ndarray) -> np.ndarray | None:
-        """Ids that are kept: not mere numbers of rows, and such as the file can hold."""
+        """Choose the ids to save: none if they number the rows, or the file holds no strings."""
         if ids.dtype != object:
             return None if np.array_equal(ids, np.arange(len(ids))) else ids
         return ids.astype(str) if Path(self.out or "").suffix == ".npz" else None
 
     def _encode_by_ray(self, quantizer: Quantizer, vectors: Any) -> Codes:
-        """Encode on a Ray cluster; a file that can be mapped is read by the workers themselves."""
+        """Encode on a Ray cluster; the workers read an .npy file themselves."""
         from rankbits.scale import encode
 
         assert self.inputs is not None and self.ray is not None
-        mapped = Path(self.inputs).suffix == ".npy"
-        return encode(quantizer, self.inputs if mapped else vectors, self.ray)
+        by_workers = Path(self.inputs).suffix == ".npy"
+        return encode(quantizer, self.inputs if by_workers else vectors, self.ray)

@@ -1,7 +1,7 @@
 """The command that makes a shell complete the others.
 
-Written by hand: argcomplete would import rankbits, and with it torch, at each press of the key;
-this prints a script of plain words.
+It prints a script of plain words. argcomplete would import rankbits, and with it torch, at each
+press of the key.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ INSTALL = {
 
 
 def list_flags(command: Any) -> list[str]:
-    """List every flag of a command, as it is typed."""
+    """List the flags of a command as they are typed."""
     fields = [f for f in dataclasses.fields(command) if f.name not in command.places]
     flags = [f"--{f.name.replace('_', '-')}" for f in fields]
     flags += [f"--no-{f.name.replace('_', '-')}" for f in fields if f.default is True]
     return [*flags, "--help"]
 
 
-def script(shell: str, commands: tuple[Any, ...]) -> str:
-    """Write what to put where the shell looks for completions; files complete as always."""
+def write_script(shell: str, commands: tuple[Any, ...]) -> str:
+    """Write the completion script of a shell; it completes files as well."""
     names = " ".join(command.name for command in commands)
     if shell == "fish":
         lines = [f"complete -c rankbits -n __fish_use_subcommand -a '{names}' -f"]
@@ -65,7 +65,7 @@ complete -o filenames -F _rankbits rankbits"""
 
 @dataclass(frozen=True)
 class Completion:
-    """Print what makes a shell complete commands and flags: rankbits completion bash."""
+    """Print a script that makes a shell complete commands and flags: rankbits completion bash."""
 
     name: ClassVar[str] = "completion"
     places: ClassVar[tuple[str, ...]] = ("shell",)
@@ -74,4 +74,4 @@ class Completion:
     shell: str | None = option(None, "bash, zsh or fish")
 
     def work(self) -> None:
-        print(script(_check.choice("shell", self.shell, SHELLS), self.commands))
+        print(write_script(_check.choice("shell", self.shell, SHELLS), self.commands))

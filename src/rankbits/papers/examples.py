@@ -1,4 +1,4 @@
-"""Cells on made numbers: figures that a paper draws or times, and a bound that it states.
+"""Run cells on synthetic numbers: figures that a paper draws or times, and a bound that it states.
 
 ``[train] data`` names the example, ``options`` are its numbers. Nothing is trained or read.
 """
@@ -27,7 +27,7 @@ Figures = dict[str, float]
 
 
 def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
-    """A row for each quantizer asked for; most examples have none but "none"."""
+    """Run an example -> a row for each quantizer; most examples have only "none"."""
     config = recipe.config(cell)
     example = EXAMPLES[_check.choice(f"data of {recipe.name}", config.data, tuple(EXAMPLES))]
     rows = []
@@ -42,8 +42,8 @@ def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
 
 
 def rank_with_small_margin(config: TrainConfig, quantizer: str, short: bool) -> Figures:
-    """FastAP's Fig. 4c: neighbours lie before all others, but hardly. AP is 1; so is FastAP, and
-    its gradient 0, where bins are narrower than the margin."""
+    """Rank neighbours just before all others, as in FastAP's Fig. 4c. AP is 1; FastAP is 1 and its
+    gradient 0 where bins are narrower than the margin."""
     squared = torch.cat([torch.linspace(0.6, 0.9, 20), torch.linspace(1.0, 1.4, 20)]).double()
     angle = (1 - squared / 2).arccos()
     items = torch.stack([angle.cos(), angle.sin()], dim=1).requires_grad_()
@@ -56,8 +56,8 @@ def rank_with_small_margin(config: TrainConfig, quantizer: str, short: bool) -> 
 
 
 def separate_poorly(config: TrainConfig, quantizer: str, short: bool) -> Figures:
-    """H2Q's Fig. 5: two classes on either side of an axis. Their signs tell them apart; moved to
-    the diagonal, where the quantization error is least, they do not."""
+    """Encode two classes on either side of an axis, as in H2Q's Fig. 5. Their signs differ until a
+    rotation moves both to the diagonal, where the quantization error is least."""
     draw = np.random.default_rng(config.seed)
     labels = np.arange(400) % 2
     angle = np.pi / 2 + np.where(labels == 0, -1, 1) * draw.normal(np.pi / 12, np.pi / 40, 400)
@@ -69,8 +69,8 @@ def separate_poorly(config: TrainConfig, quantizer: str, short: bool) -> Figures
 
 
 def sum_harmonically(config: TrainConfig, quantizer: str, short: bool) -> Figures:
-    """TALR's appendix C: a tie of ``tied`` items after ``before`` others. The error of Eq. 27, a
-    logarithm in place of a sum of 1/t, against the bounds of Eq. 37."""
+    """Compare the error of TALR's Eq. 27, a logarithm in place of a sum of 1/t, with the bounds of
+    Eq. 37 (appendix C), for a tie of ``tied`` items after ``before`` others."""
     options = config.options or {}
     before, after = options["before"], options["before"] + options["tied"]
     exact = math.fsum(1 / t for t in range(before + 1, after + 1))
@@ -81,7 +81,7 @@ def sum_harmonically(config: TrainConfig, quantizer: str, short: bool) -> Figure
 
 
 def relax_codes(config: TrainConfig, quantizer: str, short: bool) -> Figures:
-    """The same for a whole batch: AP of 256 codes by a form of the loss, and the true AP."""
+    """Compare the AP that a form of the loss gives a batch of 256 codes with the true AP."""
     draw = torch.Generator().manual_seed(config.seed)
     labels = torch.arange(256) % 10
     centres = torch.randn(10, config.width, generator=draw)
@@ -94,7 +94,7 @@ def relax_codes(config: TrainConfig, quantizer: str, short: bool) -> Figures:
 
 
 def time_rotation(config: TrainConfig, quantizer: str, short: bool) -> Figures:
-    """H2Q's Fig. 4: seconds to fit to rows, and to encode 50 times as many."""
+    """Time the fit of a rotation to rows, and the encoding of 50 times as many (H2Q, Fig. 4)."""
     rows = 200 if short else (config.options or {})["rows"]
     draw = np.random.default_rng(config.seed)
     embeddings = draw.standard_normal((rows, config.width), np.float32)

@@ -1,8 +1,8 @@
-"""``extends = "h2q/_tuned"``: a recipe's file begins with the tables of another file.
+"""Read recipe files that extend others: ``extends = "h2q/_tuned"`` begins with that file's tables.
 
-What recipes share then stands once. ``extends = ["h2q/_cel", "h2q/_coco"]`` begins with several, a
-later one over an earlier one. A file whose name begins with an underscore is there to be extended:
-it need not be a whole recipe, and is never listed or run as one.
+``extends = ["h2q/_cel", "h2q/_coco"]`` begins with several; a later one overrides an earlier one. A
+file whose name begins with an underscore is only there to be extended: it need not be a whole
+recipe, and is never listed or run as one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EXTENDS = "extends"
 
 
 def merge(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """``base`` with ``own`` over it: tables are merged, anything else is replaced.
+    """Merge ``own`` into ``base``: tables are merged, anything else is replaced.
 
     >>> merge({"bits": [16], "train": {"lr": 1, "side": 128}}, {"bits": [32], "train": {"lr": 2}})
     {'bits': [32], 'train': {'lr': 2, 'side': 128}}
@@ -36,8 +36,8 @@ def merge(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_table(path: Path, folder: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """The tables of a file over those of the files it extends; ``folder`` holds all recipes.
-    ``above`` are the files that led to this one, none of which it may extend."""
+    """Read a file's tables, merged into those of the files it extends. ``folder`` holds all
+    recipes; ``above`` are the files that extend this one, none of which it may extend."""
     own = _read_file(path)
     names = own.pop(EXTENDS, None)
     table: dict[str, Any] = {}
@@ -48,7 +48,7 @@ def read_table(path: Path, folder: Path, above: tuple[Path, ...] = ()) -> dict[s
 
 
 def _find_extended(files: tuple[Path, ...], name: Any, folder: Path) -> Path:
-    """The file that ``name`` means in the last of ``files``."""
+    """Find the file that ``name`` means in the last of ``files``."""
     parts = PurePosixPath(name).parts if isinstance(name, str) else ()
     if not parts or parts[0] == "/" or ".." in parts:
         _check.refuse(
@@ -56,11 +56,11 @@ def _find_extended(files: tuple[Path, ...], name: Any, folder: Path) -> Path:
         )
     extended = folder.joinpath(*parts[:-1], f"{parts[-1]}.toml")
     if extended in files:
-        _check.refuse(f"{files[-1]} extends {extended}, which itself begins with {files[-1]}.")
+        _check.refuse(f"{files[-1]} extends {extended}, which itself extends {files[-1]}.")
     if not extended.is_file():
-        known = (p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.toml"))
-        near = _check.nearest("/".join(parts), sorted(known))
-        _check.refuse(f"{files[-1]} extends {extended}, which is not there{near}.")
+        names = (p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.toml"))
+        near = _check.nearest("/".join(parts), sorted(names))
+        _check.refuse(f"{files[-1]} extends {extended}, which does not exist{near}.")
     return extended
 
 

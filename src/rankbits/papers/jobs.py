@@ -1,4 +1,4 @@
-"""Cells in turn, or in processes side by side; each writes its rows as soon as it has them."""
+"""Run cells one after another or in parallel processes; each writes its rows when it is done."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pathlib import Path
 from rankbits._check import Refusal
 from rankbits.papers import cell, examples, neighbours, shallow
 from rankbits.papers.recipe import Cell, Recipe
-from rankbits.papers.rows import Row, Settings, key, name_file, read_rows, write_rows
+from rankbits.papers.rows import Row, Settings, make_key, name_file, read_rows, write_rows
 
-# one thread each, for the cells fill the cores; and no bars, for they would write over each other
+# one thread each, because the cells fill the cores, and no bars, which would overwrite each other
 ALONE = {
     "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "TQDM_DISABLE": "1",
 }  # fmt: skip
@@ -39,10 +39,10 @@ class Job:
     cell: Cell
 
     def keys(self, settings: Settings) -> set[str]:
-        """The keys of the rows it makes."""
-        facts = {"name": self.recipe.name, "bits": self.cell.bits}
-        facts |= {"vary": self.cell.vary, "seed": self.cell.seed}  # type: ignore[dict-item]
-        return {key(facts | {"quantizer": q}) for q in settings.choose_quantizers(self.recipe)}
+        """The keys of the rows that this job writes."""
+        facts: Row = {"name": self.recipe.name, "bits": self.cell.bits}
+        facts |= {"vary": self.cell.vary, "seed": self.cell.seed}
+        return {make_key(facts | {"quantizer": q}) for q in settings.choose_quantizers(self.recipe)}
 
     def __str__(self) -> str:
         return f"{self.recipe.name}, {self.cell}"
@@ -50,7 +50,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Done:
-    """What came of a job: rows, or the sentence why there are none."""
+    """A finished job: its rows, or the sentence that says why there are none."""
 
     job: Job
     rows: list[Row] = field(default_factory=list)
@@ -59,36 +59,36 @@ class Done:
 
 
 def find_missing(jobs: Iterable[Job], settings: Settings, results: Path) -> list[Job]:
-    """The jobs that still lack a row, such as those that a killed command did not do."""
-    papers: dict[str, set[str]] = {}
-    lacking = []
+    """Find the jobs that still lack a row, such as those that a killed command did not do."""
+    stored: dict[str, set[str]] = {}
+    missing = []
     for job in jobs:
         paper = job.recipe.paper
-        if paper not in papers:
+        if paper not in stored:
             path = name_file(results, paper, settings.short)
-            papers[paper] = {key(row) for row in read_rows(path)}
-        if job.keys(settings) - papers[paper]:
-            lacking.append(job)
-    return lacking
+            stored[paper] = {make_key(row) for row in read_rows(path)}
+        if job.keys(settings) - stored[paper]:
+            missing.append(job)
+    return missing
 
 
 def do_job(job: Job, settings: Settings, results: Path) -> Done:
     """Run a job and write its rows. A failure is reported and does not stop other jobs."""
-    begun = time.monotonic()
+    begin = time.monotonic()
     try:
         rows = RUNS[job.recipe.kind](job.recipe, job.cell, settings)
     except Refusal as sentence:
         return Done(job, failed=str(sentence))
-    except Exception as error:  # memory, a disk, a bug: hours of other cells are not to pay for it
+    except Exception as error:  # memory, a disk, a bug: other cells may have hours of work to save
         return Done(job, failed=f"{type(error).__name__}: {error}")
     write_rows(name_file(results, job.recipe.paper, settings.short), rows)
-    return Done(job, rows, seconds=time.monotonic() - begun)
+    return Done(job, rows, seconds=time.monotonic() - begin)
 
 
 def run_jobs(
     jobs: list[Job], settings: Settings, results: Path, processes: int = 1
 ) -> Iterator[Done]:
-    """Do the jobs, ``processes`` at a time, each yielded when it is done."""
+    """Run the jobs, ``processes`` at a time, and yield each when it is done."""
     if processes == 1 or len(jobs) < 2:
         for job in jobs:
             yield do_job(job, settings, results)
@@ -106,7 +106,7 @@ def run_jobs(
 
 @contextmanager
 def _limit_threads() -> Iterator[None]:
-    """The environment that the processes inherit; they read it before their first line of ours."""
+    """Set the environment that the processes inherit, which libraries read when they are loaded."""
     before = {name: os.environ.get(name) for name in ALONE}
     os.environ.update(ALONE)
     try:
@@ -124,7 +124,7 @@ def _start_process() -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process with its parent, so that no process writes rows after a killed command."""
+    """End this process with its parent, so that nothing writes rows after a command was killed."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,8 +1,8 @@
-"""Cells without labels: TALR's LabelMe experiment (Sec. 5.3, Table 3) on any features.
+"""Run cells without labels: TALR's LabelMe experiment (Sec. 5.3, Table 3) on any features.
 
-Neighbours are what lies near: ``losses.neighbours`` grades pairs by thresholds on the distances of
-the training rows. Linear hash functions of a loss are trained on the grades of their batches
-(binary ones where the loss knows no more), the others are fitted to the features alone.
+Near rows are neighbours: ``losses.neighbours`` grades pairs by thresholds on the distances of the
+training rows. With the quantizer "none" a linear hash function is trained on the grades of its
+batches (two grades where the loss takes no more); the other quantizers are fitted to the features.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rankbits.papers.cell import Clock
 from rankbits.papers.draws import draw_rows
 from rankbits.papers.recipe import Cell, Recipe, combine
 from rankbits.papers.rows import Row, Settings, make_row
-from rankbits.papers.source import read_cell_source
+from rankbits.papers.source import check_features, read_cell_source
 from rankbits.quantizers import H2Q, ITQ, make_quantizer
 from rankbits.quantizers.principal import principal_components
 from rankbits.train import Run, TrainConfig, train
@@ -35,18 +35,18 @@ from rankbits.types import Codes, pack
 Encode = Callable[[np.ndarray], Codes]
 VALIDATION = 0.1  # share of the training rows that candidates are compared on
 OURS = ("pca", "neighbours", "bre", "fasthash", "structhash", "machash")
-METHODS = ("lsh", "pca-sign", "itq", "h2q", *OURS)  # what a quantizer may be
+METHODS = ("lsh", "pca-sign", "itq", "h2q", *OURS)
 K = 100
 
 
 def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
-    """A row for each quantizer asked for: ``"none"`` are the signs of what [train] learns."""
+    """Run a cell -> a row for each quantizer; ``"none"`` takes the signs of the trained outputs."""
     changes = {"root": settings.root, "device": settings.device}
     config = recipe.config(cell, **changes)
     if settings.short:
         config = config.with_changes(epochs=2, steps=10, batch_size=min(config.batch_size, 100))
     source = read_cell_source(config, None, settings.short)
-    features = _check_features(source.train)
+    features = _read_features(source.train)
     queries, database, grades = _read_judged(source)
     rows = []
     for quantizer in settings.choose_quantizers(recipe):
@@ -85,35 +85,37 @@ def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
 
 @functools.lru_cache(maxsize=4)
 def _read_judged(source: Source) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Queries, database, and the grades of their pairs: made once for the cells of a seed."""
-    how = source.protocol
-    assert how is not None
-    queries, database = (_check_features(how.part(split)) for split in ("queries", "database"))
-    limits = neighbour_thresholds(_check_features(source.train))
+    """Read the queries, the database and the grades of their pairs, once for all cells."""
+    protocol = source.protocol
+    assert protocol is not None
+    queries, database = (_read_features(protocol.part(s)) for s in ("queries", "database"))
+    limits = neighbour_thresholds(_read_features(source.train))
     return queries, database, neighbour_grades(queries, database, limits).numpy()
 
 
 def _choose_run(
     recipe: Recipe, cell: Cell, config: TrainConfig, features: np.ndarray
 ) -> tuple[Run, dict[str, Any]]:
-    """The run of what [train] says; of the candidates of [choose] the one that ranks best, in NDCG,
-    a tenth of the training rows, which then none of them learns from."""
+    """Train as [train] says -> the run, and what the row says of its choice. Where [choose] has
+    candidates, they learn from nine tenths of the training rows, and the one with the best NDCG on
+    the last tenth is chosen."""
     candidates = combine(recipe.choose)
     if len(candidates) == 1:
         return train_on_neighbours(config, features), {}
     few = round(VALIDATION * len(features))
-    held, rest = draw_rows(np.arange(len(features)), (few,), cell.seed)
+    validation, rest = draw_rows(np.arange(len(features)), (few,), cell.seed)
     limits = neighbour_thresholds(features)
-    grades = neighbour_grades(features[held], features[rest], limits).numpy()
-    kept = {name: getattr(config, name) for name in ("root", "device", "epochs", "steps")}
-    kept["batch_size"] = config.batch_size
+    grades = neighbour_grades(features[validation], features[rest], limits).numpy()
+    names = ("root", "device", "epochs", "steps", "batch_size")
+    shared = {name: getattr(config, name) for name in names}
     best: tuple[float, Run | None, dict[str, Any]] = (-1.0, None, {})
     for choice in candidates:
         varied = dataclasses.replace(cell, vary=cell.vary | choice)
-        settings = recipe.config(varied, **{n: v for n, v in kept.items() if n not in choice})
+        settings = recipe.config(varied, **{n: v for n, v in shared.items() if n not in choice})
         run = train_on_neighbours(settings, features[rest])
         encode = _encode_signs(run)
-        ranking = rank_codes(encode(features[held]), encode(features[rest]), relevance=grades)
+        codes = encode(features[validation]), encode(features[rest])
+        ranking = rank_codes(*codes, relevance=grades)
         value = float(np.nanmean(ndcg(ranking)))
         if value > best[0]:
             best = (value, run, choice)
@@ -122,7 +124,7 @@ def _choose_run(
 
 
 def train_on_neighbours(config: TrainConfig, features: np.ndarray) -> Run:
-    """A run of ``config`` on features, whose loss takes near rows instead of labels."""
+    """Train on features with a loss that takes near rows instead of labels."""
     rows = np.arange(len(features))
     torch.manual_seed(config.seed)
     inner = make_loss(config.loss, config.width, rows, **(config.options or {}))
@@ -137,7 +139,7 @@ def train_on_neighbours(config: TrainConfig, features: np.ndarray) -> Run:
 
 
 def fit_encoder(name: str, features: np.ndarray, bits: int, seed: int) -> Encode:
-    """Hash functions fitted to features alone, by name.
+    """Fit the hash functions called ``name`` to features, without labels.
 
     ``lsh``: random directions from the mean. ``pca-sign``: principal components; ``itq`` and
     ``h2q`` rotate them. The others are those that ``rankbits fit --method`` knows.
@@ -166,7 +168,5 @@ def _encode_signs(run: Run) -> Encode:
     return lambda rows: pack(run.embed(rows, batch_size=4096).embeddings)
 
 
-def _check_features(examples: Examples) -> np.ndarray:
-    if not isinstance(examples.inputs, np.ndarray) or examples.kind != "features":
-        _check.refuse(f"Neighbours without labels are those of features; got {examples.kind}.")
-    return examples.inputs.astype(np.float32, copy=False)
+def _read_features(examples: Examples) -> np.ndarray:
+    return check_features("A cell without labels", examples).astype(np.float32, copy=False)

@@ -1,7 +1,7 @@
-"""A recipe: one row of a paper's table, or one curve of a figure, as a TOML file says it.
+"""Read recipes: TOML files that each describe one row of a paper's table, or one curve of a figure.
 
 The name of ``reproduce/talr/table1-s1/dpsh.toml`` is ``talr/table1-s1/dpsh``. A recipe has a cell
-for each code length, each value of what it varies, and each seed; a cell is what is run at once.
+for each code length, each value that it varies, and each seed; a cell is run as one job.
 ``extends = "talr/_frozen"`` begins a recipe with the tables of another file, or of several.
 """
 
@@ -26,12 +26,12 @@ QUANTIZERS = (
 )  # fmt: skip
 KINDS = ("train", "neighbours", "shallow", "example")
 WORDS = ("paper", "place", "method", "differs")
-OWN = ("bits", "seed", "out", "root", "device")  # of a cell or of the command, never of [train]
+OWN = ("bits", "seed", "out", "root", "device")  # set by the cell or the command, not by [train]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is run at once: a code length (None: [train] has dim), a seed, what is varied."""
+    """One job of a recipe: a code length (None: [train] has dim), a seed, the varied settings."""
 
     bits: int | None
     seed: int
@@ -45,19 +45,21 @@ class Cell:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a TOML file says, checked. ``figures``: the paper's own by quantizer, nan where it has
-    none, in the order of ``bits`` (of the values of [vary], where there are no bits). ``choose``:
-    candidates by name, of which the one best on validation rows is judged, cell by cell.
-    ``trials``: the recipe whose best row on validation rows gives the settings that it varies.
-    ``distances``: rows count the pairs of the same class and of others at each Hamming distance.
+    """A checked recipe.
 
-    >>> one = make_recipe("x/y", {
+    ``figures``: the paper's figures by quantizer, nan where it has none, in the order of ``bits``
+    (of the values of [vary], where there are no bits). ``choose``: lists of candidates by setting;
+    each cell is judged with those that are best on its validation rows. ``trials``: a recipe whose
+    best row on validation rows gives the settings that it varies. ``distances``: rows count the
+    pairs of the same class and of others at each Hamming distance.
+
+    >>> recipe = make_recipe("x/y", {
     ...     "paper": "X", "place": "Table 1", "method": "CEL", "differs": "the network",
     ...     "bits": [16, 32], "seeds": [0, 1], "figures": {"none": [0.8, 0.9]},
     ...     "train": {"data": "cifar10-s1", "loss": "cel"}})
-    >>> [str(cell) for cell in one.cells(bits=16)]
+    >>> [str(cell) for cell in recipe.cells(bits=16)]
     ['16 bits, seed 0', '16 bits, seed 1']
-    >>> one.figure("none", one.cells()[-1]), one.config(one.cells()[-1]).bits
+    >>> recipe.figure("none", recipe.cells()[-1]), recipe.config(recipe.cells()[-1]).bits
     (0.9, 32)
     """
 
@@ -82,29 +84,31 @@ class Recipe:
     vary: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def cells(self, bits: int | None = None, seed: int | None = None) -> list[Cell]:
-        """Every cell, or those of one code length and one seed; a seed of its own may be asked for,
-        a code length the table has not is refused."""
+        """List every cell, or those of one code length and one seed. The seed may be any; the code
+        length must be one of the recipe's."""
         if bits is not None and bits not in self.bits:
-            known = ", ".join(map(str, self.bits)) or "none"
-            _check.refuse(f"{self.name} has no row of {bits} bits; it has {known}.")
-        lengths = (bits,) if bits is not None else self.bits or (None,)
+            lengths = ", ".join(map(str, self.bits)) or "none"
+            _check.refuse(f"{self.name} has no row of {bits} bits; it has {lengths}.")
+        every = (bits,) if bits is not None else self.bits or (None,)
         seeds = (_check.whole("seed", seed, 0),) if seed is not None else self.seeds
-        return [Cell(b, s, v) for v in self.varied() for b in lengths for s in seeds]
+        return [Cell(b, s, v) for v in self.variants for b in every for s in seeds]
 
-    def varied(self) -> list[dict[str, Any]]:
+    @property
+    def variants(self) -> list[dict[str, Any]]:
+        """Every combination of the values that [vary] lists."""
         return combine(self.vary)
 
     def config(self, cell: Cell, **changes: Any) -> TrainConfig:
-        """The settings of a cell; ``changes`` come after what it varies."""
+        """Make the settings of a cell; ``changes`` override what it varies."""
         facts = change_settings(self.train, cell.vary) | {"seed": cell.seed}
         if cell.bits is not None:
             facts["bits"] = cell.bits
         return TrainConfig().with_changes(**{**facts, **changes})
 
     def figure(self, quantizer: str, cell: Cell) -> float | None:
-        """The paper's figure of a cell, or None."""
+        """Find the paper's figure of a cell, or None."""
         values = self.figures.get(quantizer, ())
-        order: list[Any] = list(self.bits) or self.varied()
+        order: list[Any] = list(self.bits) or self.variants
         place = cell.bits if self.bits else cell.vary
         if not values or place not in order or math.isnan(values[order.index(place)]):
             return None
@@ -112,7 +116,7 @@ class Recipe:
 
 
 def combine(table: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
-    """Every choice of one value a name; one empty choice where there are no names.
+    """List every combination of one value per name; without names, one empty combination.
 
     >>> combine({"lr": (1, 2)}), combine({})
     ([{'lr': 1}, {'lr': 2}], [{}])
@@ -121,7 +125,7 @@ def combine(table: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
 
 
 def change_settings(facts: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Facts with changes; ``options.x`` is option x of the loss.
+    """Change settings; ``options.x`` is option x of the loss.
 
     >>> change_settings({"lr": 1, "options": {"a": 1}}, {"options.b": 2})
     {'lr': 1, 'options': {'a': 1, 'b': 2}}
@@ -151,15 +155,15 @@ def make_recipe(name: str, table: dict[str, Any]) -> Recipe:
             _check.refuse(f"{name} must say its {key} in words; got {table.get(key)!r}.")
     if not table["paper"].replace("-", "").isalnum():  # it becomes the name of a file
         _check.refuse(f"The paper of {name} must be letters and digits; got {table['paper']!r}.")
-    known = [f.name for f in dataclasses.fields(TrainConfig) if f.name not in OWN]
+    settings = [f.name for f in dataclasses.fields(TrainConfig) if f.name not in OWN]
     facts = {"train": None, **table}
-    _check_settings(name, facts["train"], known)
+    _check_settings(name, facts["train"], settings)
     for key in ("bits", "seeds", "quantizers"):
         if key in table:
             facts[key] = _check_list(f"{key} of {name}", table[key])
     for key in ("choose", "vary"):
         if key in table:
-            facts[key] = _check_candidates(f"[{key}] of {name}", table[key], known)
+            facts[key] = _check_candidates(f"[{key}] of {name}", table[key], settings)
     figures = facts.pop("figures", {})
     recipe = Recipe(name, **facts)
     _check_values(recipe)
@@ -167,8 +171,8 @@ def make_recipe(name: str, table: dict[str, Any]) -> Recipe:
 
 
 def _check_values(recipe: Recipe) -> None:
-    """Refuse values of the wrong kind, and what only the whole shows: a code length and a dim,
-    settings that TrainConfig refuses."""
+    """Refuse values of the wrong kind, values that exclude each other, and settings that
+    TrainConfig refuses."""
     name = recipe.name
     if not isinstance(recipe.metric, str) or not recipe.metric:
         _check.refuse(f"The metric of {name} must be a figure's name; got {recipe.metric!r}.")
@@ -194,7 +198,7 @@ def _check_values(recipe: Recipe) -> None:
         )
     if recipe.keep and (recipe.choose or recipe.scaled):
         _check.refuse(f"{name} keeps its runs, so it must neither choose nor have scaled = true.")
-    for changes in combine(recipe.choose) + recipe.varied():
+    for changes in combine(recipe.choose) + recipe.variants:
         try:
             recipe.config(Cell(recipe.bits[0] if recipe.bits else None, 0, changes))
         except _check.Refusal as sentence:
@@ -231,11 +235,11 @@ def _check_figures(recipe: Recipe, table: Any) -> dict[str, tuple[float, ...]]:
     what = f"[figures] of {recipe.name}"
     if not isinstance(table, dict):
         _check.refuse(f"{what} must be a table of lists; got {table!r}.")
-    wanted = len(recipe.bits) or len(recipe.varied())
+    wanted = len(recipe.bits) or len(recipe.variants)
     for quantizer, values in table.items():
         if quantizer not in recipe.quantizers:
             near = _check.nearest(quantizer, recipe.quantizers)
-            _check.refuse(f"{what} names no quantizer of it: '{quantizer}'{near}.")
+            _check.refuse(f"{what} names '{quantizer}', which it does not run{near}.")
         numbers = isinstance(values, list) and all(type(v) in (int, float) for v in values)
         if not numbers or len(values) != wanted:
             _check.refuse(
@@ -246,13 +250,13 @@ def _check_figures(recipe: Recipe, table: Any) -> dict[str, tuple[float, ...]]:
 
 
 def read_recipe(path: Path, name: str) -> Recipe:
-    """The recipe in a file, which lies as deep below the folder of recipes as its name says."""
+    """Read the recipe of a file; its name says how deep it is below the folder of recipes."""
     folder = path.parents[min(name.count("/"), len(path.parents) - 1)]
     return make_recipe(name, read_table(path, folder))
 
 
 def list_names(folder: str | os.PathLike[str]) -> list[str]:
-    """The names of all recipes under a folder, sorted; a file named with an underscore is none."""
+    """List the names of all recipes below a folder, sorted; names with an underscore are none."""
     root = Path(folder)
     if not root.is_dir():
         _check.refuse(f"There is no folder of recipes {root}; give it as --recipes.")
@@ -261,15 +265,15 @@ def list_names(folder: str | os.PathLike[str]) -> list[str]:
 
 
 def read_recipes(folder: str | os.PathLike[str], wanted: Iterable[str] = ()) -> list[Recipe]:
-    """The recipes called so: a file's name, or a folder's for all in it. None: all."""
-    known = list_names(folder)
-    chosen: list[str] = []
+    """Read recipes by name; the name of a folder means all in it, and no name means all."""
+    names = list_names(folder)
+    chosen: dict[str, None] = {}
     for word in wanted or ("",):
         name = word.strip("/").removesuffix(".toml")
-        called_so = [n for n in known if not name or n == name or n.startswith(f"{name}/")]
-        if not called_so:
-            every = {*known, *(str(p) for n in known for p in Path(n).parents if p.name)}
+        matches = [n for n in names if not name or n == name or n.startswith(f"{name}/")]
+        if not matches:
+            every = {*names, *(str(p) for n in names for p in Path(n).parents if p.name)}
             near = _check.nearest(name, sorted(every))
             _check.refuse(f"There is no recipe '{word}' in {folder}{near}.")
-        chosen += [n for n in called_so if n not in chosen]
+        chosen |= dict.fromkeys(matches)
     return [read_recipe(Path(folder) / f"{n}.toml", n) for n in chosen]

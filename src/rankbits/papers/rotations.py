@@ -1,4 +1,4 @@
-"""The quantizers that recipes name: those of the command line, and what H2Q's authors ran."""
+"""Fit the quantizers that recipes name: those of the command line, and those H2Q's authors ran."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ STEPS = 50
 
 
 class RawITQ(Quantizer):
-    """ITQ as H2Q's authors compare with it: from a random start, on rows as long as they are.
+    """ITQ as H2Q's authors compare with it: from a random start, on rows that are not scaled.
 
-    ``transposed`` takes the right singular vectors for their transpose, as the public port does
-    that they name: its steps then lower no error, and what comes out is one more random rotation.
+    ``transposed`` mistakes the right singular vectors for their transpose, as the public port that
+    they name does: its steps then do not lower the error, and the result is a random rotation.
     """
 
     def __init__(self, bits: int | None = None, *, transposed: bool = False, seed: int = 0) -> None:
@@ -43,7 +43,7 @@ class RawITQ(Quantizer):
 
 
 def fit_quantizer(name: str, embeddings: np.ndarray, labels: Any, seed: int) -> Quantizer:
-    """The quantizer called so, of as many bits as the embeddings have numbers, fitted to them."""
+    """Fit the quantizer called ``name`` to embeddings, with a bit for each of their dimensions."""
     quantizer: Quantizer
     if name in SOLVERS:
         quantizer = H2Q(**SOLVERS[name], seed=seed)  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ def fit_quantizer(name: str, embeddings: np.ndarray, labels: Any, seed: int) -> 
 
 
 def measure_error(quantizer: Quantizer | None, embeddings: np.ndarray) -> float:
-    """Mean over rows and bits of (y - sgn y)^2 of the rotated rows, each of norm sqrt(bits)."""
+    """Measure the mean of (y - sgn y)^2 over rotated rows scaled to norm sqrt(bits)."""
     rotated = torch.as_tensor(embeddings if quantizer is None else quantizer.transform(embeddings))
     scale = rotated.shape[1] ** 0.5 / rotated.norm(dim=1, keepdim=True).clamp(min=1e-12)
     return float(quantization_error(rotated * scale))

@@ -1,7 +1,7 @@
-"""Rows: what a cell gave, with all that is needed to give it again, one JSON line each.
+"""Make, read and write rows: the figures of a cell, with all that is needed to repeat it.
 
-A file of rows is rewritten whole under a lock, so that jobs in parallel lose nothing and a kill
-leaves the file as it was.
+A row is a line of JSON. A file of rows is rewritten whole under a lock, so that parallel jobs lose
+nothing and a kill leaves the file as it was.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from rankbits._files import lock_folder, write_whole
 from rankbits.papers.recipe import Cell, Recipe
 
 Row = dict[str, Any]
-SHORT = "short"  # the folder of shortened runs, apart from the rows that count
+SHORT = "short"  # the folder of shortened runs, apart from the results
 SOURCE = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The command's settings for every cell: where the data are, what runs it, how short it is."""
+    """The settings of the command, which hold for every cell."""
 
     root: str | None = None
     device: str = "auto"
@@ -43,7 +43,7 @@ class Settings:
     results: str | None = None
 
     def choose_quantizers(self, recipe: Recipe) -> tuple[str, ...]:
-        """The quantizers of a recipe that were asked for: all, where none was."""
+        """Choose the quantizers of a recipe that the command names; all, where it names none."""
         return tuple(q for q in recipe.quantizers if not self.quantizers or q in self.quantizers)
 
 
@@ -61,13 +61,13 @@ def make_row(
     steps: int = 0,
     **more: Any,
 ) -> Row:
-    """A row: ``figures`` by name, the recipe's metric among them; ``span`` is the range (worst,
-    best) that ties leave mAP; ``seconds`` of train, fit, encode, judge; ``more`` goes along."""
-    # the few rows of a shortened run have no cutoff at 5,000
+    """Make a row. ``figures`` by name include the recipe's metric; ``span`` is the range of ties
+    (worst, best); ``seconds`` are those of train, fit, encode, judge; ``more`` are further keys."""
+    # a shortened run has too few rows for a cutoff such as 5,000
     metric = "mAP" if settings.short and recipe.metric not in figures else recipe.metric
     if metric not in figures:
         near = _check.nearest(metric, figures)
-        _check.refuse(f"{recipe.name} is judged by '{recipe.metric}', which was not found{near}.")
+        _check.refuse(f"{recipe.name} has no figure '{recipe.metric}' to be judged by{near}.")
     command = f"rankbits reproduce {recipe.name}"
     command += f" --bits {cell.bits}" if cell.bits else ""
     return {
@@ -93,7 +93,7 @@ def make_row(
         "shortened": settings.short,
         "command": f"{command} --seed {cell.seed}" + (" --short" if settings.short else ""),
         **more,
-        **provenance(settings.device),
+        **describe_machine(settings.device),
     }
 
 
@@ -101,10 +101,10 @@ def _round(value: float | None) -> float | None:
     return None if value is None or value != value else round(float(value), 6)
 
 
-def key(row: Row) -> str:
-    """The key of a row. A new row replaces an older row with the same key.
+def make_key(row: Row) -> str:
+    """Make the key of a row. A new row replaces an older row with the same key.
 
-    >>> key({"name": "a", "bits": 16, "quantizer": "none", "vary": {}, "seed": 0})
+    >>> make_key({"name": "a", "bits": 16, "quantizer": "none", "vary": {}, "seed": 0})
     '["a", 16, "none", {}, 0]'
     """
     facts = [row[name] for name in ("name", "bits", "quantizer", "vary", "seed")]
@@ -112,12 +112,12 @@ def key(row: Row) -> str:
 
 
 def name_file(results: Path, paper: str, short: bool = False) -> Path:
-    """The file of a paper's rows; rows of shortened runs have a file of their own."""
+    """Name the file of a paper's rows; rows of shortened runs have a file of their own."""
     return (results / SHORT if short else results) / f"{paper.lower()}.jsonl"
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a file, none where there is no file; a damaged line is refused by number."""
+    """Read the rows of a file, none where there is no file; a damaged line is refused."""
     if not path.is_file():
         return []
     rows = []
@@ -126,59 +126,57 @@ def read_rows(path: Path) -> list[Row]:
             continue
         try:
             row = json.loads(line)
-            key(row)
+            make_key(row)
         except (ValueError, KeyError, TypeError):
-            _check.refuse(f"Line {number} of {path} is no row; mend or remove it.")
+            _check.refuse(f"Line {number} of {path} is not a row; repair or remove it.")
         rows.append(row)
     return rows
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
-    """Put rows into a file, each in place of what stood there under its key; sorted, so that the
-    order in which jobs end leaves no trace."""
+    """Write rows to a file, each in place of the row with its key. Rows are sorted, so that the
+    file does not depend on which job ends first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with lock_folder(path.parent):
-        kept = {key(row): row for row in (*read_rows(path), *rows)}
-        lines = (
-            json.dumps(row, allow_nan=False) + "\n" for row in sorted(kept.values(), key=_place)
-        )
-        text = "".join(lines)
+        by_key = {make_key(row): row for row in (*read_rows(path), *rows)}
+        ordered = sorted(by_key.values(), key=_order_row)
+        text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in ordered)
         write_whole(path, lambda file: file.write(text.encode()))
 
 
-def _place(row: Row) -> tuple[Any, ...]:
-    """What rows are sorted by."""
+def _order_row(row: Row) -> tuple[Any, ...]:
+    """Return what rows are sorted by."""
     varied = [(name, *_order_value(value)) for name, value in sorted(row["vary"].items())]
     return row["name"], row["bits"] or 0, varied, row["quantizer"], row["seed"]
 
 
 def _order_value(value: Any) -> tuple[float, str]:
-    """Numbers by size, before everything else by its spelling."""
+    """Return what values are sorted by: numbers by size, then all else by its spelling."""
     number = isinstance(value, (int, float))
     return (float(value), "") if number else (math.inf, json.dumps(value))
 
 
-def provenance(device: str = "auto") -> Row:
-    """The commit, the date, the machine: what ran."""
+def describe_machine(device: str = "auto") -> Row:
+    """Describe what ran a cell: the commit, the date and the machine."""
     gpu = torch.cuda.is_available() and device != "cpu"
     return {
-        "commit": commit(),
+        "commit": find_commit(),
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "machine": {**_machine(), "gpu": torch.cuda.get_device_name() if gpu else None},
+        "machine": {**_read_versions(), "gpu": torch.cuda.get_device_name() if gpu else None},
     }
 
 
 @functools.cache
-def _machine() -> Row:
+def _read_versions() -> Row:
     return {
-        "cpu": _cpu(),
+        "cpu": _read_cpu(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         **{name: importlib.metadata.version(name) for name in ("torch", "numpy", "numba")},
     }
 
 
-def _cpu() -> str:
+def _read_cpu() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -188,11 +186,11 @@ def _cpu() -> str:
 
 
 @functools.cache
-def commit() -> str:
-    """RANKBITS_COMMIT (of a copy without its repository), or the head of the repository the package
-    lies in, "-dirty" where the source has changes."""
-    if named := os.environ.get("RANKBITS_COMMIT"):
-        return named
+def find_commit() -> str:
+    """Find the commit of the package, with "-dirty" where the source has changes. A copy without
+    its repository names it in RANKBITS_COMMIT."""
+    if commit := os.environ.get("RANKBITS_COMMIT"):
+        return commit
     git = ["git", "--no-optional-locks", "-C", str(SOURCE)]
     quiet = {"stderr": subprocess.DEVNULL, "text": True}
     try:
@@ -204,7 +202,7 @@ def commit() -> str:
 
 
 def measure_spread(values: Sequence[float | None]) -> tuple[float | None, float | None]:
-    """Mean and standard deviation over seeds of what is known; None where it cannot be said.
+    """Measure the mean and the standard deviation of known values; None where there are too few.
 
     >>> measure_spread([1.0, 2.0, None]), measure_spread([None])
     ((1.5, 0.7071067811865476), (None, None))

@@ -1,31 +1,27 @@
-"""Cells without a network: a quantizer fitted to features and their labels, as TALR's Table 1 has
-it for methods that cannot be trained end to end."""
+"""Run cells without a network: fit a quantizer to features and their labels, as TALR's Table 1 does
+for methods that cannot be trained end to end."""
 
 from __future__ import annotations
 
-import numpy as np
-
-from rankbits import _check
-from rankbits.data.examples import Examples
 from rankbits.encoder.finishing import Sides
 from rankbits.papers.cell import Clock, judge_codes, make_config
 from rankbits.papers.recipe import Cell, Recipe
 from rankbits.papers.rows import Row, Settings, make_row
-from rankbits.papers.source import read_cell_source
+from rankbits.papers.source import check_features, read_cell_source
 from rankbits.quantizers import make_quantizer
 
 
 def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
-    """A row for each quantizer asked for, by the names that ``rankbits fit --method`` knows."""
+    """Run a cell -> a row for each quantizer, by the names that ``rankbits fit --method`` knows."""
     config = make_config(recipe, cell, settings)
     source = read_cell_source(config, recipe.seen, settings.short)
     protocol = source.protocol
     assert protocol is not None
-    features = _read_features(source.train)
-    queries, database = (protocol.part(split) for split in ("queries", "database"))
+    parts = source.train, protocol.part("queries"), protocol.part("database")
+    features, *embeddings = (check_features("A cell without a network", part) for part in parts)
     sides = Sides(
-        (_read_features(queries), _read_features(database)),
-        (queries.labels, database.labels),
+        (embeddings[0], embeddings[1]),
+        (parts[1].labels, parts[2].labels),
         (protocol.queries, protocol.database),
     )
     rows = []
@@ -48,9 +44,3 @@ def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
             )
         )  # fmt: skip
     return rows
-
-
-def _read_features(examples: Examples) -> np.ndarray:
-    if not isinstance(examples.inputs, np.ndarray) or examples.kind != "features":
-        _check.refuse(f"A quantizer without a network takes features; got {examples.kind}.")
-    return examples.inputs

@@ -1,4 +1,4 @@
-"""What a cell learns from and is judged by: read once a process, however many cells ask for it."""
+"""Read what a cell learns from and is judged by, once per process for all cells that share it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rankbits.papers.protocols import find_protocol
 from rankbits.train import TrainConfig
 from rankbits.train.source import Source, read_source
 
-DARK_INK = ("omniglot",)  # black on white; a network wants what matters to be bright
+DARK_INK = ("omniglot",)  # black on white; inverted, because networks expect bright strokes
 SHORT = {"train": 600, "validation": 100, "queries": 50, "database": 500}  # rows of a shortened run
 READS = (
     "data", "root", "features", "side", "validation", "seed", "teachers", "taught", "unlabelled",
@@ -32,9 +32,16 @@ READS = (
 
 
 def read_cell_source(config: TrainConfig, seen: int | None = None, short: bool = False) -> Source:
-    """The rows of ``config.data``, a protocol; images at ``seen``; few rows if ``short``."""
+    """Read the protocol ``config.data``: images at ``seen`` pixels, and few rows if ``short``."""
     facts = {name: value for name, value in config.facts().items() if name in READS}
     return _read(json.dumps(facts, sort_keys=True), seen, short)
+
+
+def check_features(what: str, examples: Examples) -> np.ndarray:
+    """Refuse examples that are not features -> the features (n, dim)."""
+    if not isinstance(examples.inputs, np.ndarray) or examples.kind != "features":
+        _check.refuse(f"{what} needs features; got {examples.kind}.")
+    return examples.inputs
 
 
 @functools.lru_cache(maxsize=8)
@@ -53,8 +60,8 @@ def _read(facts: str, seen: int | None, short: bool) -> Source:
 
 
 def decode_images(examples: Examples, side: int, folder: Path) -> Examples:
-    """Image files decoded at ``side`` x ``side`` into one file of pixels in ``folder``, which all
-    processes share and later commands find there; a file that does not decode is refused."""
+    """Decode image files at ``side`` x ``side`` into one file of pixels in ``folder``, which all
+    processes and later commands share; an image that cannot be decoded is refused."""
     assert isinstance(examples.inputs, ImageFiles)
     pixels = Pixels(examples.inputs, side, 3, folder)
     if pixels.kept is None:
@@ -67,10 +74,10 @@ def decode_images(examples: Examples, side: int, folder: Path) -> Examples:
 
 
 def reduce_images(examples: Examples, side: int, dark: bool = False) -> Examples:
-    """Images at ``side`` x ``side``, once and for all; ``dark`` ones inverted.
+    """Reduce images to ``side`` x ``side``, and invert them if they are ``dark`` on light.
 
-    >>> one = Examples(np.full((1, 4, 4, 1), 255, np.uint8), [7])
-    >>> reduce_images(one, 2, dark=True).inputs.max(), reduce_images(one, 2).inputs.shape
+    >>> white = Examples(np.full((1, 4, 4, 1), 255, np.uint8), [7])
+    >>> reduce_images(white, 2, dark=True).inputs.max(), reduce_images(white, 2).inputs.shape
     (np.uint8(0), (1, 2, 2, 1))
     """
     if not isinstance(examples.inputs, np.ndarray) or examples.kind != "images":
@@ -85,7 +92,8 @@ def reduce_images(examples: Examples, side: int, dark: bool = False) -> Examples
 
 
 def _shorten(protocol: Protocol) -> Protocol:
-    """A few rows of every split: the first where classes lie together, else evenly spread."""
+    """Keep a few rows of every split: the first where queries are the database, so that classes
+    stay together, else rows spread evenly."""
     splits: dict[str, Any] = {}
     for split, most in SHORT.items():
         rows = getattr(protocol, split)
@@ -97,7 +105,7 @@ def _shorten(protocol: Protocol) -> Protocol:
         splits["database"] = splits["queries"]
     if protocol.examples.kind != "files":
         return replace(protocol, **splits)
-    # a network that makes features reads all files there are
+    # a network that makes features would read all files
     used = np.unique(np.concatenate([rows for rows in splits.values() if rows is not None]))
     for split, rows in splits.items():
         splits[split] = rows if rows is None else np.searchsorted(used, rows)

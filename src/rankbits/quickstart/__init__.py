@@ -1,4 +1,4 @@
-"""The first two minutes: digits or texts turned into bits, by commands that can be copied."""
+"""The first two minutes: turn digits or texts into bits with commands that can be copied."""
 
 from rankbits.quickstart.digits import digits_service, quickstart, tie_blind_map
 from rankbits.quickstart.texts import quickstart_texts

@@ -1,11 +1,11 @@
-"""The first two minutes: digits turned into bits in five ways, by commands that can be copied."""
+"""Two minutes with digits: turn them into bits in five ways with commands that can be copied."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -58,23 +58,31 @@ def quickstart(
     seed: int = 0,
     say: Callable[[str], object] = print,
 ) -> Report:
-    """Turn 1,797 digits into bits in five ways and compare them -> the report of the plainest.
+    """Turn 1,797 digits into bits in five ways and compare them -> the report of PCA-sign.
 
-    Everything is done by commands of rankbits, which ``run`` (``rankbits.cli.main``) runs and
-    ``say`` shows. ``folder`` gets the data, a folder for each method and the page. The networks
-    learn from the database, as on CIFAR-10 (the TALR paper's second setting), not from queries.
+    ``run`` (``rankbits.cli.main``) runs every command, and ``say`` prints it. The data, a folder
+    for each method and the page are written to ``folder``. The networks learn from the database, as
+    on CIFAR-10 (the TALR paper's second setting), not from queries.
     """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    before, threads = os.getcwd(), torch.get_num_threads()
+    threads = torch.get_num_threads()
+    with enter_folder(folder, say):
+        try:
+            torch.set_num_threads(1)  # the fastest at this size
+            return _compare_five_ways(run, bits, epochs, f"-seed{seed}" if seed else "", seed, say)
+        finally:
+            torch.set_num_threads(threads)
+
+
+@contextmanager
+def enter_folder(folder: str | Path, say: Callable[[str], object]) -> Iterator[None]:
+    """Work in a folder, so that paths are as short as a reader would type them."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    before = os.getcwd()
     say(f"$ cd {shlex.quote(str(folder))}")
+    os.chdir(folder)
     try:
-        # paths as short as a reader would type them; for sizes this small one thread is fastest
-        os.chdir(folder)
-        torch.set_num_threads(1)
-        return _compare_five_ways(run, bits, epochs, f"-seed{seed}" if seed else "", seed, say)
+        yield
     finally:
-        torch.set_num_threads(threads)
         os.chdir(before)
 
 
@@ -116,36 +124,36 @@ def _compare_five_ways(
             embedded = f"{folder}/embedded-{side}.npz"
             do("embed", folder, data["digits", side], "-o", embedded)
             do("encode", f"{folder}/quantizer.safetensors", embedded, "-o", f"{folder}/{side}.npz")
-    say("\nAll of them judged, side by side:")
+    say("\nAll five, judged and compared:")
     page = "report.html"
-    told = do(
+    table = do(
         "report", *(f"{METHODS[name]}={folder}" for name, folder in names.items()), "-o", page,
         "--query-images", data["digits", "queries"],
         "--database-images", data["digits", "database"],
     )  # fmt: skip
-    say(told)
+    say(table)
     report = _show_tie_blind(Path(names["pca-sign"]), say)
     _show_float_questions(Path(names["itq"]), data["components", "queries"], say)
-    say(f"\nLook at it: {Path(page).resolve().as_uri()}\n{NEXT}")
+    say(f"\nOpen the page: {Path(page).resolve().as_uri()}\n{NEXT}")
     return report
 
 
-def run_command(run: Run, words: list[str], say: Callable[[str], object], shown: int = 1) -> str:
-    """Show a command, run it and show the first lines that it prints -> all that it prints."""
+def run_command(run: Run, words: list[str], say: Callable[[str], object], lines: int = 1) -> str:
+    """Print a command, run it and print its first lines of output -> all of its output."""
     say(f"$ {shlex.join(['rankbits', *words])}")
     out, err = StringIO(), StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         status = run(words)
     if status:
         _check.refuse(err.getvalue().strip().split("\n")[-1].removeprefix("rankbits: "))
-    told = out.getvalue().rstrip()
-    for line in (told or "done").splitlines()[:shown]:
+    printed = out.getvalue().rstrip()
+    for line in (printed or "done").splitlines()[:lines]:
         say(f"  {line}")
-    return told
+    return printed
 
 
 def _write_data(tag: str, bits: int, seed: int) -> dict[tuple[str, str], str]:
-    """Write the digits as a user's files: features, images and labels, and their components."""
+    """Write the digits as files: features, images and labels, and principal components."""
     images, labels = digits()
     inputs = torch.from_numpy(images.reshape(len(images), -1)).double() / 16
     sides = dict(zip(SIDES, _split(len(inputs), seed), strict=True))
@@ -160,15 +168,15 @@ def _write_data(tag: str, bits: int, seed: int) -> dict[tuple[str, str], str]:
             "digits": {"features": inputs[rows].float().numpy(), "images": shown[rows]},
             f"components-{bits}": {"embeddings": turned[rows].float().numpy()},
         }
-        for name, held in arrays.items():
+        for name, columns in arrays.items():
             path = f"{name}-{side}{tag}.npz"
-            write_whole(path, partial(np.savez, **held, labels=labels[rows]))
+            write_whole(path, partial(np.savez, **columns, labels=labels[rows]))
             paths[name.split("-")[0], side] = path
     return paths
 
 
 def _show_tie_blind(codes: Path, say: Callable[[str], object]) -> Report:
-    """Say what a script that sorts reports of the same codes -> their true report."""
+    """Print the mAP of a script that sorts the same codes -> their true report."""
     entry = read_entry(codes, k=(10, 100))
     assert entry.evidence is not None and entry.evidence.codes and entry.evidence.labels
     pair = (*entry.evidence.codes, *entry.evidence.labels)
@@ -181,15 +189,15 @@ def _show_tie_blind(codes: Path, say: Callable[[str], object]) -> Report:
     return entry.report
 
 
-def _show_float_questions(codes: Path, queries: str, say: Callable[[str], object]) -> None:
-    """Say what the same codes reach when queries keep their floats."""
+def _show_float_questions(codes: Path, inputs: str, say: Callable[[str], object]) -> None:
+    """Print the mAP of the same codes when queries keep their floats."""
     encoder = load_encoder(codes / "quantizer")
     database, columns = Codes.load_columns(codes / "database.npz")
-    with np.load(queries) as held:
-        embeddings, labels = held["embeddings"], held["labels"]
+    with np.load(inputs) as arrays:
+        embeddings, labels = arrays["embeddings"], arrays["labels"]
     bits, floats = (
-        evaluate(asked, database, labels, columns["labels"])["mAP"]
-        for asked in (encoder.encode(embeddings), encoder.ask(embeddings))
+        evaluate(queries, database, labels, columns["labels"])["mAP"]
+        for queries in (encoder.encode(embeddings), encoder.ask(embeddings))
     )
     say(
         f"\nQueries may keep their floats (rankbits search --ask floats): the same ITQ codes then "
@@ -198,10 +206,10 @@ def _show_float_questions(codes: Path, queries: str, say: Callable[[str], object
 
 
 def digits_service(report: Report, *, bits: int = 16, seed: int = 0) -> Service:
-    """Make a service of the digits: with images, labels, a comparison and the report.
+    """Make a service of the digits with images, labels, a comparison and the report.
 
-    Ids are the digits' numbers in the whole set; an uploaded image is reduced to 8 x 8, and may be
-    dark on light or light on dark.
+    An id is the number of a digit in the whole set. An uploaded image is reduced to 8 x 8, and may
+    be dark on light or light on dark.
     """
     from rankbits.indexes import HammingIndex
     from rankbits.serve import Items, QueryReader, Service, make_comparison
@@ -241,7 +249,7 @@ def _read_digit(file: Any) -> np.ndarray:
 
 
 def _split(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the queries and of the database."""
+    """Split the rows into those of the queries and those of the database."""
     order = np.random.default_rng(seed).permutation(rows)
     return order[:QUERIES], order[QUERIES:]
 
@@ -253,7 +261,7 @@ def tie_blind_map(
     database_labels: np.ndarray,
     shuffle: np.random.Generator,
 ) -> float:
-    """Compute what most hashing scripts do: sort by distance, and leave ties as the sort does."""
+    """Compute mAP as most hashing scripts do: sort by distance, ties as the sort leaves them."""
     order = shuffle.permutation(len(database_codes))
     distances = hamming(query_codes, database_codes[order])
     values = []

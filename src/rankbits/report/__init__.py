@@ -1,4 +1,4 @@
-"""Tables, drawings and one self-contained page that compare runs, codes and reports."""
+"""Compare runs, codes and reports: tables, drawings and one self-contained page."""
 
 from rankbits.report.comparison import Comparison, Pair, compare
 from rankbits.report.cost import Cost

@@ -1,4 +1,4 @@
-"""Runs, codes and reports side by side: their figures, costs, and what is not known."""
+"""Compare runs, codes and reports: their figures, their costs, and what is not known."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rankbits.report.statistics import Statistics, measure_codes
 from rankbits.types import Figure
 from rankbits.types.evidence import SIDES
 
-MOST_PAIRS = 15  # past six methods each is compared with the best only
+MOST_PAIRS = 15  # with more than six methods each is compared only with the best
 BESIDE = ("precision@10", "recall@100", "hit@1", "precision within 2")
 
 
@@ -45,7 +45,7 @@ class Pair:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """All that a page shows. ``missing``: what it leaves out, and why, a sentence each."""
+    """Everything that a page shows. ``missing``: sentences that say what is left out, and why."""
 
     groups: tuple[Group, ...]
     figure: str
@@ -78,9 +78,9 @@ class Comparison:
 
     @property
     def protocol(self) -> str:
-        """How the rankings were made, and a warning where they were made in different ways."""
-        ways = dict.fromkeys(e.report.protocol for g in self.groups for e in g.entries)
-        return next(iter(ways)) if len(ways) == 1 else self.missing[0]
+        """How the rankings were made, or a warning where they were made in different ways."""
+        protocols = dict.fromkeys(e.report.protocol for g in self.groups for e in g.entries)
+        return next(iter(protocols)) if len(protocols) == 1 else self.missing[0]
 
     def __repr__(self) -> str:
         return f"Comparison({self.title})"
@@ -89,11 +89,11 @@ class Comparison:
         return tables.write_text(self)
 
     def to_markdown(self) -> str:
-        """The tables as Markdown; the pictures are in the page only."""
+        """Write the tables as Markdown; only the page has drawings."""
         return tables.write_markdown(self)
 
     def to_html(self) -> str:
-        """One self-contained page."""
+        """Write one self-contained page."""
         return page.render_comparison(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -119,10 +119,10 @@ def compare(
 ) -> Comparison:
     """Compare runs, codes and reports (see :func:`read_entry`) -> ``Comparison``.
 
-    ``figure`` is what methods are compared by; ``many`` queries are shown with their ``images``
-    and those of the database, both in the order of the codes; without ``images``,
-    ``find_protocol`` (that of ``rankbits.papers``) reads what a run was judged on. ``measure``:
-    time a search. ``seed``: of the random swaps.
+    ``figure`` is what methods are compared by. ``many`` sample queries are shown with ``images``,
+    those of the queries and of the database in the order of the codes; without them,
+    ``find_protocol`` (that of ``rankbits.papers``) finds the images a run was judged on.
+    ``measure``: time a search. ``seed``: of the random swaps that test differences.
 
     >>> import tempfile
     >>> import rankbits as rb
@@ -159,27 +159,28 @@ def compare(
 def _test_differences(
     groups: Sequence[Group], figure: str, seed: int
 ) -> tuple[tuple[Pair, ...], list[str]]:
-    """Test every pair of groups that answered the same queries; past 15 pairs, each with the best.
-    Also a sentence for each pair that cannot be tested."""
-    known = [g for g in groups if g.per_query(figure) is not None]
+    """Test every pair of groups that answered the same queries, or, past 15 pairs, each group with
+    the best -> the tested pairs, and a sentence for each that cannot be tested."""
+    testable = [g for g in groups if g.per_query(figure) is not None]
     untested = [
         f"Differences to {g.name} are not tested: its figures of each query are not known, or its "
         "seeds answered different queries."
         for g in groups
-        if g not in known and len(groups) > 1
+        if g not in testable and len(groups) > 1
     ]
-    values = {g: f.value for g in known if (f := g.figure(figure)) is not None}
-    ranked = sorted(known, key=lambda g: -np.nan_to_num(values[g], nan=-1.0))
+    values = {g: f.value for g in testable if (f := g.figure(figure)) is not None}
+    ranked = sorted(testable, key=lambda g: -np.nan_to_num(values[g], nan=-1.0))
     pairs = list(combinations(ranked, 2))
     if len(pairs) > MOST_PAIRS:
         pairs = [(ranked[0], other) for other in ranked[1:]]
     tested = []
-    for one, other in pairs:
-        if have_same_queries(one.first, other.first, figure):
-            gap = compare_paired(one.per_query(figure), other.per_query(figure), seed=seed)
-            tested.append((one.name, other.name, gap))
+    for better, other in pairs:
+        if have_same_queries(better.first, other.first, figure):
+            gap = compare_paired(better.per_query(figure), other.per_query(figure), seed=seed)
+            tested.append((better.name, other.name, gap))
         else:
-            untested.append(f"{one.name} and {other.name} answered different queries: not tested.")
+            names = f"{better.name} and {other.name}"
+            untested.append(f"{names} answered different queries: not tested.")
     corrected = correct_by_holm([gap.p for *_, gap in tested])
     return tuple(Pair(*names, p) for names, p in zip(tested, corrected, strict=True)), untested
 
@@ -191,15 +192,15 @@ def _choose_samples(
     many: int,
     figure: str,
 ) -> tuple[tuple[Sample, ...], list[str]]:
-    """Sample queries, or a sentence that says why there are none."""
+    """Choose sample queries -> them, and a sentence that says why there are none."""
     if _check.whole("many", many, 0) == 0:
         return (), []
     pictures = None
     if images is not None:
         pictures = (read_pictures(images[0]), read_pictures(images[1]))
         for evidence in [g.evidence for g in groups if g.evidence]:
-            for name, own, codes in zip(SIDES, pictures, evidence.codes or (), strict=True):
-                _check.same_length(f"{name} images", len(own), "the codes", len(codes))
+            for name, side, codes in zip(SIDES, pictures, evidence.codes or (), strict=True):
+                _check.same_length(f"{name} images", len(side), "the codes", len(codes))
     try:
         return choose_samples(
             groups, pictures or find_pictures(groups, find_protocol), many, figure
@@ -209,19 +210,19 @@ def _choose_samples(
 
 
 def _warn_of_protocols(groups: Sequence[Group]) -> list[str]:
-    """A warning where rankings were made in different ways: their figures mean different things."""
-    ways: dict[str, list[str]] = {}
+    """Warn where rankings were made in different ways: their figures mean different things."""
+    by_protocol: dict[str, list[str]] = {}
     for group in groups:
-        for way in dict.fromkeys(e.report.protocol for e in group.entries):
-            ways.setdefault(way, []).append(group.name)
-    if len(ways) < 2:
+        for protocol in dict.fromkeys(e.report.protocol for e in group.entries):
+            by_protocol.setdefault(protocol, []).append(group.name)
+    if len(by_protocol) < 2:
         return []
-    listed = " ".join(f"{', '.join(names)}: {way}" for way, names in ways.items())
-    return [f"Not all were ranked in the same way. {listed}"]
+    lines = (f"{', '.join(names)}: {protocol}" for protocol, names in by_protocol.items())
+    return [f"Not all were ranked in the same way. {' '.join(lines)}"]
 
 
 def _list_missing(groups: Sequence[Group], statistics: Sequence[Statistics | None]) -> list[str]:
-    """A sentence for each kind of drawing that some group cannot have."""
+    """List a sentence for each kind of drawing that some group cannot have."""
     sentences = []
     without_codes = [g.name for g, s in zip(groups, statistics, strict=True) if s is None]
     if without_codes:

@@ -1,4 +1,4 @@
-"""What a method costs: bytes an item, milliseconds a query, seconds of training."""
+"""Measure what a method costs: bytes per item, milliseconds per query, seconds of training."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ NEAREST, ROUNDS, MOST_QUERIES = 10, 5, 1000
 class Cost:
     """What a method costs; None where a cost is not known.
 
-    ``bytes``: of an item. ``floats``: numbers an item had before. ``milliseconds``: of a query for
-    its exact nearest ten, the median of five rounds on ``threads`` threads of this machine.
+    ``bytes``: of an item. ``floats``: the numbers that an item had before. ``milliseconds``: of an
+    exact search for the nearest ten, per query, the median of five rounds on ``threads`` threads of
+    this machine. ``seconds`` and ``steps``: of training.
     """
 
     bytes: int | None
@@ -34,7 +35,7 @@ class Cost:
 
 
 def measure_cost(group: Group, *, measure: bool = True) -> Cost:
-    """What a group costs: the means over its seeds of what is known; ``measure``: time a search.
+    """Measure what a group costs, as means over its seeds; ``measure``: time a search.
 
     >>> from rankbits.report import Entry
     >>> from rankbits.types import Report
@@ -56,22 +57,22 @@ def measure_cost(group: Group, *, measure: bool = True) -> Cost:
 
 
 def time_search(queries: Codes, database: Codes) -> float:
-    """Measure an exact search for the nearest ten: milliseconds a query.
+    """Time an exact search for the nearest ten -> milliseconds per query.
 
     >>> import rankbits as rb
     >>> codes = rb.pack(np.random.default_rng(0).normal(size=(50, 16)))
     >>> 0 < time_search(codes, codes) < 1000
     True
     """
-    asked, held = queries[:MOST_QUERIES], words(database)
+    queries, stored = queries[:MOST_QUERIES], words(database)
     k = min(NEAREST, len(database))
-    hamming_topk(asked, held, k)
+    hamming_topk(queries, stored, k)  # the first call compiles
     rounds = []
     for _ in range(ROUNDS):
-        begun = time.perf_counter()
-        hamming_topk(asked, held, k)
-        rounds.append(time.perf_counter() - begun)
-    return 1000 * float(np.median(rounds)) / len(asked)
+        begin = time.perf_counter()
+        hamming_topk(queries, stored, k)
+        rounds.append(time.perf_counter() - begin)
+    return 1000 * float(np.median(rounds)) / len(queries)
 
 
 def _has_step(row: Mapping[str, Any]) -> bool:

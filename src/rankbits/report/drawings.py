@@ -1,4 +1,5 @@
-"""The drawings of a page: curves, distances, bits and learning, each a section or nothing."""
+"""Draw the sections of a page: curves, distances, bits and learning. A section without data is
+left out."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ SMALL = (320, 200)
 
 
 def draw_curves(comparison: Comparison) -> list[str]:
-    """Precision by recall, and precision by the number of items looked at."""
+    """Draw precision by recall, and precision by the number of items looked at."""
     measured = _list_measured(comparison)
     if not measured:
         return []
@@ -49,7 +50,7 @@ def draw_curves(comparison: Comparison) -> list[str]:
 
 
 def draw_distances(comparison: Comparison) -> list[str]:
-    """Of each method, the Hamming distances of neighbours and of others."""
+    """Draw the Hamming distances of neighbours and of others, for each method."""
     charts = []
     for _, group, s in _list_measured(comparison):
         bits, top = len(s.neighbours) - 1, float(max(s.neighbours.max(), s.others.max()))
@@ -72,7 +73,7 @@ def draw_distances(comparison: Comparison) -> list[str]:
 
 
 def draw_bits(comparison: Comparison) -> list[str]:
-    """Of each method, the share of ones of each bit and the correlations of the bits."""
+    """Draw the share of ones of each bit and the correlations of the bits, for each method."""
     charts = []
     for _, group, s in _list_measured(comparison):
         off = np.abs(s.correlation - np.diag(np.diag(s.correlation)))
@@ -88,15 +89,15 @@ def draw_bits(comparison: Comparison) -> list[str]:
         charts.append(_make_chart(group.name, drawn, note))
     return _make_section(
         "What the bits carry",
-        "Above, the share of ones of each bit: a half says most. Below, the correlation of each "
-        "bit with each: blue the same, orange the opposite, blank none. A bit that is always the "
-        "same, or that repeats another, is a bit wasted.",
+        "Above, the share of ones of each bit; one half is best. Below, the correlation of each "
+        "bit with each: blue is the same, orange the opposite, blank none. A bit that never "
+        "changes, or that repeats another, is wasted.",
         charts,
     )
 
 
 def draw_learning(comparison: Comparison) -> list[str]:
-    """Of each run with a log, its loss by step; and the validation mAP of all of them."""
+    """Draw the loss by step of each run with a log, and the validation mAP of all of them."""
     charts, legend = [], []
     validations: list[Series] = []
     for i, group in enumerate(comparison.groups):
@@ -105,7 +106,8 @@ def draw_learning(comparison: Comparison) -> list[str]:
             kind = (group.first.settings or {}).get("loss", "of training")
             drawn = plot(
                 losses, x_label="step", y_label=f"loss ({kind})", size=SMALL,
-                label=f"{group.name}: loss by step", x=_span(losses, 0), y=_span(losses, 1),
+                label=f"{group.name}: loss by step",
+                x=_find_span(losses, 0), y=_find_span(losses, 1),
             )  # fmt: skip
             charts.append(_make_chart(group.name, drawn))
         judged = _read_series(group, i, "validation_mAP")
@@ -114,21 +116,21 @@ def draw_learning(comparison: Comparison) -> list[str]:
     if validations:
         drawn = plot(
             validations, x_label="step", y_label="mAP of validation rows", size=SMALL,
-            label="validation mAP by step", x=_span(validations, 0), y=(0, 1),
+            label="validation mAP by step", x=_find_span(validations, 0), y=(0, 1),
         )  # fmt: skip
         charts.append(_make_chart("Validation", drawn))
     words = "Losses of different kinds cannot be compared; validation can."
     return _make_section("How they learned", words, charts, legend)
 
 
-def _span(series: Iterable[Series], axis: int) -> tuple[float, float]:
-    """From 0, or below, to the most."""
+def _find_span(series: Iterable[Series], axis: int) -> tuple[float, float]:
+    """Find the ends of an axis: from 0, or the least value below it, to the greatest."""
     values = [p[axis] for s in series for p in s.points]
     return min(0.0, *values), max(values)
 
 
 def _read_series(group: Group, style: int, name: str) -> list[Series]:
-    """A line for each log of a group: (step, value) of the rows with both as finite numbers."""
+    """Read a line from each log of a group: (step, value) of the rows that have both."""
     series = []
     for entry in group.entries:
         pairs = [(row["step"], row[name]) for row in entry.log if {"step", name} <= set(row)]
@@ -143,7 +145,7 @@ def _read_series(group: Group, style: int, name: str) -> list[Series]:
 
 
 def _list_measured(comparison: Comparison) -> list[tuple[int, Group, Statistics]]:
-    """Number, group and statistics of the groups whose codes are known."""
+    """List the number, the group and the statistics of each group whose codes are known."""
     pairs = enumerate(zip(comparison.groups, comparison.statistics, strict=True))
     return [(i, group, s) for i, (group, s) in pairs if s is not None]
 

@@ -1,4 +1,4 @@
-"""Entries of a comparison: runs, codes and reports, read from disk."""
+"""Read the entries of a comparison: runs, codes and reports."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ CUTOFFS = (10, 100, 1000)
 @dataclass(frozen=True, eq=False, repr=False)
 class Entry:
     """A judged run or judged codes: the ``report`` and, where they are known, the evidence behind
-    it, the settings and the log of the training, and its seconds.
+    it, and the settings, the log and the seconds of the training.
 
-    ``named``: the user gave the name; otherwise it comes from a path. ``quantizer``: what made the
-    bits. ``floats``: how many numbers an item had before.
+    ``named``: the user gave the name; otherwise it comes from a path. ``quantizer``: the class that
+    made the bits. ``floats``: how many numbers an item had before.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Entry:
     named: bool = field(default=False, compare=False)
 
     def per_query(self, figure: str) -> Any:
-        """(Q,) of a figure, or None where only its mean is known."""
+        """The values (Q,) of a figure, or None where only its mean is known."""
         values = self.report.per_query.get(figure)
         return self.evidence.per_query.get(figure) if values is None and self.evidence else values
 
@@ -64,8 +64,8 @@ def read_entry(
     - ``QUERIES.npz,DATABASE.npz``, two files of codes with labels;
     - a ``.json`` that ``rankbits evaluate --json`` printed.
 
-    Codes are judged here, by the cutoffs ``k``, ``relevance`` and ``radius`` of ``rb.evaluate``;
-    what was judged before keeps its own.
+    Codes are judged here, with the ``k``, ``relevance`` and ``radius`` of ``rb.evaluate``; what was
+    judged before keeps its own.
 
     >>> import tempfile
     >>> import rankbits as rb
@@ -110,21 +110,19 @@ def _read_report(path: Path) -> Entry:
 
 
 def _judge_codes(queries: Path, database: Path, options: dict[str, Any]) -> Entry:
-    sides = []
-    for path in (queries, database):
-        codes, columns = Codes.load_columns(path)
+    (query_codes, of_queries), (database_codes, of_database) = (
+        Codes.load_columns(path) for path in (queries, database)
+    )
+    for path, columns in ((queries, of_queries), (database, of_database)):
         if "labels" not in columns:
             _check.refuse(f"{path} holds no labels: save them with codes.save(path, labels=...).")
-        sides.append((codes, columns["labels"]))
-    (ours, labels), (theirs, others) = sides
-    labels, others = _check.number_names(labels, others)
-    report = evaluate(ours, theirs, labels, others, **options)
-    evidence = Evidence(
-        report.per_query, (ours, theirs), (labels, others), relevance=options["relevance"]
-    )
-    same = queries.parent.resolve() == database.parent.resolve()
-    plain = same and (queries.name, database.name) == (QUERIES, DATABASE)
-    name = database.resolve().parent.name if plain else database.stem
+    codes = query_codes, database_codes
+    labels = _check.number_names(of_queries["labels"], of_database["labels"])
+    report = evaluate(*codes, *labels, **options)
+    evidence = Evidence(report.per_query, codes, labels, relevance=options["relevance"])
+    one_folder = queries.parent.resolve() == database.parent.resolve()
+    usual = one_folder and (queries.name, database.name) == (QUERIES, DATABASE)
+    name = database.resolve().parent.name if usual else database.stem
     return Entry(name, f"{queries},{database}", report, evidence)
 
 
@@ -135,14 +133,14 @@ def _read_folder(folder: Path, options: dict[str, Any]) -> Entry:
         evidence = Evidence.load(path) if path.is_file() else None
         counts = {len(v) for v in evidence.per_query.values()} if evidence else set()
         if counts - {entry.report.queries}:
-            _check.refuse(f"{path} is not of the same queries as {folder / JUDGED}.")
+            _check.refuse(f"{path} must have the queries of {folder / JUDGED}; it has others.")
     elif (folder / QUERIES).is_file() and (folder / DATABASE).is_file():
         entry = _judge_codes(folder / QUERIES, folder / DATABASE, options)
         evidence = entry.evidence
     else:
         _check.refuse(
-            f"{folder} holds nothing judged: neither {JUDGED} (rankbits train --judge) nor the "
-            f"codes {QUERIES} and {DATABASE}."
+            f"{folder} must hold {JUDGED} (rankbits train --judge) or the codes {QUERIES} and "
+            f"{DATABASE}; it holds neither."
         )
     about: dict[str, Any] = {}
     if (folder / RUN).is_file():
@@ -162,12 +160,12 @@ def _read_folder(folder: Path, options: dict[str, Any]) -> Entry:
 
 
 def _read_seconds(folder: Path) -> float | None:
-    """What training took, from the header of the checkpoint; None where it does not say."""
+    """Read the seconds of training from the header of the checkpoint; None where it has none."""
     for name in (CHECKPOINT, WEIGHTS):
         try:
             with safe_open(folder / name, framework="numpy") as archive:
                 facts = json.loads((archive.metadata() or {})["facts"])
             return float(facts.get("progress", facts)["seconds"]) or None
-        except Exception:  # a foreign header may raise anything; then the cost is not known
+        except Exception:  # a foreign header may raise anything: then the seconds are not known
             continue
     return None

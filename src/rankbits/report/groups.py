@@ -1,4 +1,4 @@
-"""Groups of entries: runs that differ only in their seed are one method."""
+"""Group the entries of a comparison: runs that differ only in their seed are one method."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rankbits.types import Evidence, Figure
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Group:
-    """Entries that are one method: means and deviations over seeds, and the mean of each query."""
+    """Entries of one method, with means and deviations over its seeds."""
 
     name: str
     entries: tuple[Entry, ...]
@@ -34,19 +34,19 @@ class Group:
 
     @property
     def evidence(self) -> Evidence | None:
-        """Evidence with codes and labels: that of the first entry which has it."""
-        held = (e.evidence for e in self.entries)
-        return next((x for x in held if x and x.codes and x.labels is not None), None)
+        """The evidence of the first entry that has codes and labels."""
+        every = (e.evidence for e in self.entries)
+        return next((x for x in every if x and x.codes and x.labels is not None), None)
 
     def figure(self, name: str) -> Figure | None:
-        """The mean over seeds of a figure and of what ties could have made of it."""
-        known = [f for e in self.entries if (f := e.report.figures.get(name)) is not None]
-        if len(known) < len(self.entries):
+        """The means over seeds of a figure and of its range of ties; None where a seed lacks it."""
+        figures = [f for e in self.entries if (f := e.report.figures.get(name)) is not None]
+        if len(figures) < len(self.entries):
             return None
         value, worst, best = (
-            float(np.mean([getattr(f, part) for f in known])) for part in ("value", "worst", "best")
+            float(np.mean([getattr(f, end) for f in figures])) for end in ("value", "worst", "best")
         )
-        return Figure(name, value, worst, best, known[0].definition)
+        return Figure(name, value, worst, best, figures[0].definition)
 
     def deviation(self, name: str) -> float | None:
         """The sample deviation over seeds, None for one seed."""
@@ -55,7 +55,7 @@ class Group:
         return float(np.std([e.report[name] for e in self.entries], ddof=1))
 
     def per_query(self, name: str) -> np.ndarray | None:
-        """(Q,) mean over seeds for each query, where all seeds answered the same queries."""
+        """The mean over seeds of each query (Q,); None where seeds answered different queries."""
         if not all(have_same_queries(self.first, e, name) for e in self.entries):
             return None
         return np.mean([e.per_query(name) for e in self.entries], axis=0)
@@ -65,10 +65,10 @@ class Group:
 
 
 def group_entries(entries: Sequence[Entry]) -> list[Group]:
-    """Put entries into groups, in the order in which each first came.
+    """Group entries, in the order of each group's first entry.
 
-    Entries given one name are a group, and so are runs whose settings differ only in the seed (and
-    in what does not change the outcome). Any other two that share a name are numbered.
+    Entries given the same name are a group, and so are runs whose settings differ only in the seed
+    (and in what does not change the outcome). Other entries that share a name are numbered.
 
     >>> from rankbits.types import Report
     >>> report = Report({}, "By hand.", 3, 9, 16)
@@ -82,28 +82,27 @@ def group_entries(entries: Sequence[Entry]) -> list[Group]:
         members.setdefault(key, []).append(entry)
     uses: dict[str, int] = {}
     groups = []
-    for held in members.values():
-        bits = {e.report.bits for e in held}
+    for group in members.values():
+        first = group[0]
+        bits = {e.report.bits for e in group}
         if len(bits) > 1:
-            listed = " and ".join(str(b or "float") for b in bits)
-            _check.refuse(
-                f"'{held[0].name}' names codes of {listed} bits; give each its own NAME=."
-            )
-        name = held[0].name if held[0].named or len(held) == 1 else _find_shared_name(held)
+            lengths = " and ".join(str(b or "float") for b in bits)
+            _check.refuse(f"'{first.name}' names codes of {lengths} bits; give each its own NAME=.")
+        name = first.name if first.named or len(group) == 1 else _find_shared_name(group)
         uses[name] = uses.get(name, 0) + 1
-        groups.append(Group(name if uses[name] == 1 else f"{name} ({uses[name]})", tuple(held)))
+        groups.append(Group(name if uses[name] == 1 else f"{name} ({uses[name]})", tuple(group)))
     return groups
 
 
 def _spell_settings(entry: Entry) -> str | None:
     if entry.settings is None:
         return None
-    left = {n: v for n, v in entry.settings.items() if n not in (*MAY_CHANGE, "seed")}
-    return json.dumps([left, entry.quantizer, entry.report.bits, entry.report.protocol])
+    settings = {n: v for n, v in entry.settings.items() if n not in (*MAY_CHANGE, "seed")}
+    return json.dumps([settings, entry.quantizer, entry.report.bits, entry.report.protocol])
 
 
 def _find_shared_name(entries: Sequence[Entry]) -> str:
-    """What the names of a group have in common, or the loss it was trained with."""
+    """Find what the names of a group begin with, or else the loss it was trained with."""
     shared = os.path.commonprefix([e.name for e in entries])  # noqa: RUF071 - letters are meant
     plain = re.sub(r"[-_. ]*(seed|s)?[-_. ]*$", "", shared)
     settings: Any = entries[0].settings or {}
@@ -111,7 +110,7 @@ def _find_shared_name(entries: Sequence[Entry]) -> str:
 
 
 def have_same_queries(first: Entry, second: Entry, figure: str) -> bool:
-    """Whether two entries answered the same queries, as far as can be known: as many, defined in
+    """Say whether two entries answered the same queries, as far as is known: as many, defined in
     the same places, with the same labels and from the same rows of the data."""
     values = [first.per_query(figure), second.per_query(figure)]
     if any(v is None for v in values) or not np.array_equal(*map(np.isnan, values)):

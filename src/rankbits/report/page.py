@@ -1,4 +1,4 @@
-"""A comparison as one self-contained page: sections of tables and drawings."""
+"""Render a comparison as one self-contained page: sections of tables and drawings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Cell = tuple[str, str]  # a cell's class and its HTML
 
 
 def render_comparison(comparison: Comparison) -> str:
-    """Make the whole page."""
+    """Render the whole page."""
     sections = [
         "<header><h1>How well the bits rank</h1>",
         f"<p>{escape(comparison.title)}. {escape(comparison.protocol)}</p></header><main>",
@@ -40,7 +40,7 @@ def render_comparison(comparison: Comparison) -> str:
 
 
 def _render_table(head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    """A table; on a phone each row stands as a list of named cells."""
+    """Render a table; on a phone each row becomes a list of named cells."""
     top = "".join(f"<th>{escape(h)}</th>" for h in head)
     body = "".join(
         "<tr>"
@@ -58,7 +58,7 @@ def _render_table(head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
 
 
 def _render_row(row: Sequence[str], names: int = 1, strong: int | None = None) -> list[Cell]:
-    """Cells of a row: the first ``names`` hold names, the others numbers, one of them in bold."""
+    """Make the cells of a row: ``names`` names, then numbers; ``strong`` is the one in bold."""
     kinds = ["name" if i < names else "number" for i in range(len(row))]
     if strong is not None:
         kinds[strong] = "number strong"
@@ -75,8 +75,8 @@ def _render_methods(comparison: Comparison) -> list[str]:
         row[4] = ("bar", f"{bar}<small>{text[4]}</small>")
         rows.append(row)
     words = (
-        "The mark is the mean over all orders of tied items, the band what a script that sorts "
-        "could have reported, from the worst order to the best, on an axis from 0 to 1."
+        "The mark is the mean over all orders of tied items. The band is what a script that sorts "
+        "could have reported, from the worst order to the best. The axis goes from 0 to 1."
     )
     if head[-1] == "seeds":
         words += " ± is the sample deviation over seeds."
@@ -102,9 +102,9 @@ def _render_samples(comparison: Comparison) -> list[str]:
         return []
     return [
         "<section><h2>Sample queries</h2>",
-        "<p>From the hardest to the easiest for the best method, evenly spaced; the nearest items, "
-        "with their Hamming distance. A solid green frame is a neighbour, a dashed orange one is "
-        "not. Tied items stand in the order of the database.</p>",
+        "<p>Queries from the hardest to the easiest for the best method, evenly spaced, and their "
+        "nearest items with the Hamming distance. A neighbour has a solid green frame, any other "
+        "item a dashed orange one. Tied items are in the order of the database.</p>",
         *(_render_sample(s, comparison.figure) for s in comparison.samples), "</section>",
     ]  # fmt: skip
 
@@ -119,7 +119,7 @@ def _render_sample(sample: Sample, figure: str) -> str:
 
 
 def _render_sample_row(row: SampleRow, figure: str) -> str:
-    name = escape(figure.replace("mAP", "AP"))  # of a single query there is no mean
+    name = escape(figure.replace("mAP", "AP"))  # a single query has no mean
     value = "" if np.isnan(row.value) else f"<small>{name} {row.value:.4f}</small>"
     images = "".join(map(_render_near, row.nearest))
     return f'<div class="answer"><b>{escape(row.method)}{value}</b>{images}</div>'

@@ -1,4 +1,4 @@
-"""Pixels as a data URI: a PNG small enough to stand inside the page.
+"""Write pixels as a PNG in a data URI, which a page can hold.
 
 PNG is written by hand, in a dozen lines, so that a page can be made without Pillow.
 """

@@ -1,4 +1,4 @@
-"""Sample queries with the images nearest to them."""
+"""Choose sample queries, and find the images nearest to them."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ class Pictures:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def uri(self, row: int) -> str:
-        at = int(self.rows[row])
+    def draw(self, row: int) -> str:
+        """Draw the image of a row of codes -> its data URI."""
+        image = int(self.rows[row])
         if isinstance(self.images, ImageFiles):
-            return make_uri(decode(str(self.images.paths[at]), SIDE))
-        return make_uri(shrink(np.asarray(self.images[at])))
+            return make_uri(decode(str(self.images.paths[image]), SIDE))
+        return make_uri(shrink(np.asarray(self.images[image])))
 
 
 @dataclass(frozen=True)
@@ -106,14 +107,14 @@ def read_pictures(path: str | Path) -> Pictures:
 def find_pictures(
     groups: Sequence[Group], find_protocol: FindProtocol | None
 ) -> tuple[Pictures, Pictures]:
-    """Read the images that a run was judged on again from its data; refuses where it cannot."""
+    """Find the images that a run was judged on in its data; refuses where no run has them."""
     for group in groups:
         entry, evidence = group.first, group.evidence
         if find_protocol is None or not entry.settings or not evidence or evidence.rows is None:
             continue
         try:
-            said = entry.settings
-            protocol = find_protocol(said.get("data"), said.get("root"), said.get("seed", 0))
+            run = entry.settings
+            protocol = find_protocol(run.get("data"), run.get("root"), run.get("seed", 0))
         except (_check.Refusal, OSError, TypeError) as sentence:
             _check.refuse(f"the data of {group.name} cannot be read ({sentence}).")
         if protocol is None or protocol.examples.kind == "features":
@@ -156,25 +157,26 @@ def _make_sample(
     for group in groups:
         evidence = group.evidence
         assert evidence is not None and evidence.codes is not None and evidence.labels is not None
-        own, others = evidence.labels[0][query], evidence.labels[1]
+        query_label, item_labels = evidence.labels[0][query], evidence.labels[1]
         k = min(NEAREST + evidence.exclude_self, len(evidence.codes[1]))
         ids, distances = hamming_topk(evidence.codes[0][[query]], evidence.codes[1], k)[0]
         near: list[Near] = []
         for item, distance in zip(ids.tolist(), distances.tolist(), strict=True):
             if (evidence.exclude_self and item == query) or len(near) == NEAREST:
                 continue
-            same = own & others[item] if np.ndim(own) else own == others[item]
-            label = _spell_label(others[item], group.first.class_names)
-            near.append(Near(pictures[1].uri(item), distance, bool(np.any(same)), label))
+            label = item_labels[item]
+            same = query_label & label if np.ndim(label) else query_label == label
+            spelled = _spell_label(label, group.first.class_names)
+            near.append(Near(pictures[1].draw(item), distance, bool(np.any(same)), spelled))
         values = group.first.per_query(figure)
         value = float("nan") if values is None else float(values[query])
         rows.append(SampleRow(group.name, value, tuple(near)))
     names = next((g.first.class_names for g in groups if g.first.class_names), ())
-    return Sample(pictures[0].uri(query), _spell_label(own, names), tuple(rows))
+    return Sample(pictures[0].draw(query), _spell_label(query_label, names), tuple(rows))
 
 
 def _spell_label(label: Any, names: Sequence[str]) -> str:
-    """A label's name, or its number; of several the first three."""
-    held = np.flatnonzero(label).tolist() if np.ndim(label) else [int(label)]
-    words = [names[i] if 0 <= i < len(names) else str(i) for i in held]
+    """Spell a label as its name or its number, and several labels as the first three."""
+    numbers = np.flatnonzero(label).tolist() if np.ndim(label) else [int(label)]
+    words = [names[i] if 0 <= i < len(names) else str(i) for i in numbers]
     return ", ".join(words[:3]) + (", ..." if len(words) > 3 else "")

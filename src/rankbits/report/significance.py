@@ -1,9 +1,9 @@
-"""Whether a difference between two rankings is more than the luck of the queries.
+"""Test whether a difference between two rankings is more than the luck of the queries.
 
-Queries are the sample: both systems answer each of them, so differences are paired. The
-randomisation test (Fisher 1935) asks how often a difference as large comes from swapping the two
-answers of each query at random; the bootstrap asks between which values the mean difference would
-lie for other queries of the same kind. Neither assumes a distribution.
+Queries are the sample: both methods answer each of them, so differences are paired. The
+randomisation test (Fisher 1935) asks how often swapping the two answers of each query at random
+makes a difference as large; the bootstrap asks between which values the mean difference would lie
+for other queries of the same kind. Neither assumes a distribution.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 
 from rankbits import _check
 
-EXACT = 16  # up to this many differing queries all 2^n swaps are counted
+EXACT = 16  # with up to this many differing queries all 2^n swaps are counted
 DRAWS = 10_000
-CELLS = 1 << 22  # numbers held at a time
+CELLS = 1 << 22  # numbers in memory at a time
 CONFIDENCE = 0.95
 
 
@@ -39,7 +39,7 @@ class Difference:
 
 
 def compare_paired(first: Any, second: Any, *, seed: int = 0) -> Difference:
-    """Compare two systems by one figure of each query, (Q,) and (Q,): is first - second luck?
+    """Test whether two methods differ, by their figures of each query, (Q,) and (Q,).
 
     Queries where either is undefined (nan) are left out.
 
@@ -67,25 +67,26 @@ def compare_paired(first: Any, second: Any, *, seed: int = 0) -> Difference:
 
 
 def _randomise(gaps: np.ndarray, draw: np.random.Generator) -> tuple[float, bool]:
-    """The share of swaps whose sum is as far from 0 as the observed, and whether all were tried."""
-    moved = gaps[gaps != 0]  # a swap of equal answers changes nothing
-    count = len(moved)
-    # sums of the same numbers in another order differ in the last digits only
-    bound = abs(moved.sum()) - 1e-9 * np.abs(moved).sum()
+    """Compute the share of swaps whose sum is as far from 0 as the observed sum, and say whether
+    all swaps were tried."""
+    gaps = gaps[gaps != 0]  # a swap of equal answers changes nothing
+    count = len(gaps)
+    # a tolerance, because sums of the same numbers in another order differ in the last digits
+    bound = abs(gaps.sum()) - 1e-9 * np.abs(gaps).sum()
     if count <= EXACT:
         swaps = np.arange(1 << count)[:, None] >> np.arange(count) & 1
-        return float(np.mean(np.abs((1 - 2 * swaps) @ moved) >= bound)), True
+        return float(np.mean(np.abs((1 - 2 * swaps) @ gaps) >= bound)), True
     beyond, step = 0, max(1, CELLS // count)
     for start in range(0, DRAWS, step):
         rows = min(step, DRAWS - start)
         bits = np.unpackbits(draw.integers(0, 256, (rows, -(-count // 8)), np.uint8), axis=1)
-        sums = moved.sum() - 2 * (bits[:, :count] @ moved)
+        sums = gaps.sum() - 2 * (bits[:, :count] @ gaps)
         beyond += int((np.abs(sums) >= bound).sum())
     return (beyond + 1) / (DRAWS + 1), False
 
 
 def _bootstrap(gaps: np.ndarray, draw: np.random.Generator) -> tuple[float, float]:
-    """The percentile interval of the mean over queries drawn with replacement."""
+    """Compute the percentile interval of the mean over queries drawn with replacement."""
     step = max(1, CELLS // len(gaps))
     means = [
         gaps[draw.integers(0, len(gaps), (min(step, DRAWS - start), len(gaps)))].mean(axis=1)
@@ -97,10 +98,10 @@ def _bootstrap(gaps: np.ndarray, draw: np.random.Generator) -> tuple[float, floa
 
 
 def correct_by_holm(values: Sequence[float]) -> list[float]:
-    """Correct p-values of several comparisons, so that *any* false claim is as improbable as one.
+    """Correct the p-values of several comparisons, so that the chance of *any* false claim is as
+    small as that of one (Holm 1979).
 
-    The smallest is multiplied by their number, the next by one less, and so on, never falling
-    (Holm 1979).
+    The smallest is multiplied by their number, the next by one less, and so on, never falling.
 
     >>> [round(p, 3) for p in correct_by_holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]

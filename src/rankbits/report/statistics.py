@@ -1,4 +1,4 @@
-"""Statistics of judged codes: precision and recall, distances, bits. Numbers, not drawings."""
+"""Measure judged codes for a page: precision and recall, distances, bits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_ROWS = 50_000  # codes whose bits are counted
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """What a page shows of codes beside their figures.
+    """What a page shows of codes besides their figures.
 
     ``cutoffs``, ``precision``, ``recall``: (P,), means over queries under random tie orders.
     ``neighbours``, ``others``: (bits + 1,), the share of all (query, item) pairs of either kind at
@@ -57,10 +57,10 @@ def measure_codes(evidence: Evidence) -> Statistics | None:
     for ranking in rankings:
         near += ranking.positives.sum(axis=0)
         far += (ranking.items - ranking.positives).sum(axis=0)
-        kept = ranking.relevant > 0
-        defined += int(kept.sum())
+        has_relevant = ranking.relevant > 0
+        defined += int(has_relevant.sum())
         for total, values in zip(sums, precision_recall_curve(ranking, cutoffs), strict=True):
-            total += values[kept].sum(axis=0)
+            total += values[has_relevant].sum(axis=0)
     if not defined:
         return None
     return Statistics(
@@ -70,7 +70,7 @@ def measure_codes(evidence: Evidence) -> Statistics | None:
 
 
 def _measure_bits(database: Codes) -> tuple[np.ndarray, np.ndarray]:
-    """(bits,) the share of ones and (bits, bits) the correlation of the bits."""
+    """Measure the share of ones (bits,) and the correlation of the bits (bits, bits)."""
     step = max(1, len(database) // MOST_ROWS)
     signs = database[::step].signs().astype(np.float32)
     mean = signs.mean(axis=0)

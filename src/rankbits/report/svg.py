@@ -1,8 +1,8 @@
-"""Small drawings as SVG: axes, lines, steps and bars.
+"""Draw small charts as SVG: axes, lines, steps and bars.
 
-They are written by hand because they take their colours from ``page.css``, so that one page is
-light, dark or printed; a drawing of matplotlib has its colours fixed. Widths are those of a column
-or a phone, so that letters stay readable; names of series stand in a legend outside.
+They are written by hand so that they take their colours from ``page.css``, and one page can be
+light, dark or printed; a drawing of matplotlib has fixed colours. Widths are those of a column or a
+phone, so that letters stay readable; the page draws the legend.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Series:
 
 
 def _choose_stroke(style: int) -> str:
-    """Colour and dash of a style; past the seventh colour the dashes go on changing."""
+    """Choose the colour and dash of a style; where colours repeat, the dash is another one."""
     dash = DASHES[(style + style // COLOURS) % len(DASHES)]
     return f'stroke="var(--s{style % COLOURS})"' + (f' stroke-dasharray="{dash}"' if dash else "")
 
@@ -78,8 +78,8 @@ def plot(
     marks: Sequence[tuple[float, str]] | None = None,
     size: tuple[int, int] = (400, 270),
 ) -> str:
-    """Draw lines over two axes; ``label`` says in words what the drawing shows. ``x`` and ``y``:
-    the ends of an axis; ``marks``: places and texts below, where they are not round numbers.
+    """Draw lines over two axes; ``label`` says in words what the drawing shows. ``x`` and ``y`` are
+    the ends of the axes; ``marks`` are places and texts below it, in place of round numbers.
 
     >>> drawn = plot([Series("a", [(0, 0), (1, 1)])], x_label="x", y_label="y", label="a line")
     >>> drawn.count("<polyline"), 'aria-label="a line"' in drawn
@@ -148,7 +148,7 @@ def outline_steps(values: Sequence[float]) -> list[tuple[float, float]]:
 
 
 def draw_shares(values: Sequence[float], *, label: str, size: tuple[int, int] = (300, 84)) -> str:
-    """Draw bars from a half to each share, between 0 and 1."""
+    """Draw a bar from one half to each share, on an axis from 0 to 1."""
     width, height = size
     left, top, bottom = 30, 6, height - 6
     middle, room = (top + bottom) / 2, bottom - top

@@ -1,4 +1,4 @@
-"""The tables of a comparison, made once: the page, Markdown and the terminal show the same rows."""
+"""Make the tables of a comparison, which the page, Markdown and the terminal share."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 UNKNOWN = "not known"
 Table = tuple[list[str], list[list[str]]]  # the head and the rows
-SHORT = (0, 3, 4, 2)  # columns of the methods' table that a terminal shows, then the seeds
+SHORT = (0, 3, 4, 2)  # columns of the methods' table that a terminal shows before the seeds
 
 
 def tabulate_methods(comparison: Comparison) -> Table:
-    """Each method: its figure, the range of its ties, a few other figures, and its seeds."""
+    """Tabulate the methods: figure, range of ties, a few other figures, and number of seeds."""
     seeds = any(len(g.entries) > 1 for g in comparison.groups)
     head = ["method", "bits", "bytes an item", comparison.figure, "ties could make it"]
     head += [*comparison.beside, *(["seeds"] if seeds else [])]
@@ -36,7 +36,7 @@ def tabulate_methods(comparison: Comparison) -> Table:
 
 
 def tabulate_differences(comparison: Comparison) -> Table:
-    """Each pair of methods that was tested."""
+    """Tabulate the pairs of methods that were tested."""
     head = ["method", "beside", f"difference in {comparison.figure}", "95 % interval", "p"]
     rows = []
     for pair in comparison.differences:
@@ -47,7 +47,7 @@ def tabulate_differences(comparison: Comparison) -> Table:
 
 
 def tabulate_costs(comparison: Comparison) -> Table:
-    """What each method costs."""
+    """Tabulate what each method costs."""
     head = ["method", "bytes an item", "smaller than its floats", "a search", "training"]
     return head, [
         [group.name, *_spell_cost(cost)]
@@ -56,7 +56,7 @@ def tabulate_costs(comparison: Comparison) -> Table:
 
 
 def _spell_figure(group: Group, figure: Figure) -> str:
-    """A mean, with its deviation where there are several seeds."""
+    """Spell a mean, with its deviation where there are several seeds."""
     deviation = group.deviation(figure.name)
     if deviation is None or figure.spelled == "undefined":
         return figure.spelled
@@ -75,7 +75,7 @@ def _spell_cost(cost: Cost) -> list[str]:
 
 
 def spell_chance(p: float) -> str:
-    """A p-value in two digits, and never 0, which drawn swaps cannot show.
+    """Spell a p-value in two digits, and never as 0, which random swaps cannot show.
 
     >>> spell_chance(0.25), spell_chance(1 / 10001)
     ('0.25', '0.00010')
@@ -84,7 +84,7 @@ def spell_chance(p: float) -> str:
 
 
 def describe_test(comparison: Comparison) -> str:
-    """How differences were tested, in one paragraph."""
+    """Describe in one paragraph how differences were tested."""
     gaps = [pair.difference for pair in comparison.differences]
     queries = " or ".join(dict.fromkeys(f"{g.queries:,}" for g in gaps))
     how = (
@@ -95,12 +95,12 @@ def describe_test(comparison: Comparison) -> str:
     return (
         f"Paired over {queries} queries: a two-sided randomisation test ({how}), the 95 % interval "
         "of the mean difference by the bootstrap, and p corrected for the number of comparisons "
-        "(Holm). What varies here is the queries, not the training."
+        "(Holm). The test varies the queries, not the training."
     )
 
 
 def write_text(comparison: Comparison) -> str:
-    """A short table for a terminal."""
+    """Write a short table for a terminal."""
     head, rows = tabulate_methods(comparison)
     columns = [*SHORT, *([len(head) - 1] if head[-1] == "seeds" else [])]
     lines = [[row[i] for i in columns] for row in (["", *head[1:]], *rows)]
@@ -112,7 +112,7 @@ def write_text(comparison: Comparison) -> str:
 
 
 def write_markdown(comparison: Comparison) -> str:
-    """Every table of the page as Markdown."""
+    """Write every table of the page as Markdown."""
     lines = [f"# {comparison.title}", "", comparison.protocol]
     lines += _mark_down(tabulate_methods(comparison))
     if any(len(g.entries) > 1 for g in comparison.groups):

@@ -1,4 +1,4 @@
-"""Answers: a batch of questions in, a JSON reply for each out; runs in the search thread."""
+"""Answer a batch of searches: a JSON reply for each. This runs in the search thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from rankbits._check import Refusal
 from rankbits.metrics import average_precision
 from rankbits.serve.asks import Ask
-from rankbits.serve.ids import keep_known_kind, parse_id
+from rankbits.serve.ids import convert_ids, parse_id
 from rankbits.serve.items import SNIPPET, Items
 from rankbits.serve.limits import Rejected, shorten
 from rankbits.serve.views import IndexView
@@ -24,8 +24,8 @@ TIES = ("mean", "worst", "best")
 
 
 def answer(asks: Sequence[Ask], view: IndexView, items: Items | None, bits: int) -> list[Any]:
-    """Replies (bytes) or rejections, one for each question. One call of the kernels answers all of
-    them, another those with floats, and questions among some ids take a call each."""
+    """Make the replies (bytes) or rejections, one for each search. One call of the kernels answers
+    all searches by codes, another those by floats; a search ``among`` ids has a call of its own."""
     replies: list[Any] = [ask.refusal for ask in asks]
     rows = find_codes(asks, view, items, replies)
     groups: list[list[int]] = [[], []]  # by codes and by float questions
@@ -48,14 +48,14 @@ def answer(asks: Sequence[Ask], view: IndexView, items: Items | None, bits: int)
 def find_codes(
     asks: Sequence[Ask], view: IndexView, items: Items | None, replies: list[Any]
 ) -> list[int]:
-    """Fill in the codes of stored ids, reject the unknown; the item row of each, or -1."""
+    """Fill in the codes of stored ids and reject unknown ids -> the item row of each, or -1."""
     rows = [-1] * len(asks)
     for i, ask in enumerate(asks):
         if ask.id is None or ask.code is not None:
             continue
         name = parse_id(ask.id, view.strings)
         try:
-            stored = None if name is None else view.codes_of(keep_known_kind([name], view.strings))
+            stored = None if name is None else view.find_codes(convert_ids([name], view.strings))
         except Rejected:
             stored = None
         if stored is None or not stored[1].all():
@@ -72,7 +72,7 @@ def _answer_group(
     packed = np.frombuffer(b"".join(a.code for a in asks if a.code), np.uint8)
     codes = Codes(packed.reshape(len(asks), -1), bits)
     queries = _join_questions(asks) or codes
-    among = keep_known_kind(asks[0].among, view.strings) if asks[0].among is not None else None
+    among = convert_ids(asks[0].among, view.strings) if asks[0].among is not None else None
     try:
         results = view.search(queries, max(a.k for a in asks), among)
     except Refusal as error:
@@ -81,7 +81,7 @@ def _answer_group(
     counted = _count_distances(asks, rows, codes, view, items, among) if by_codes else {}
     ids, distances = results.ids.tolist(), results.distances.tolist()
     width = results.ids.shape[1]
-    stored = view.codes_of(results.ids.reshape(-1)) if results.ids.size else None
+    stored = view.find_codes(results.ids.reshape(-1)) if results.ids.size else None
     text = stored[0].tobytes().hex() if stored is not None else ""
     step = 2 * packed.size // len(asks)
     replies = []
@@ -95,7 +95,7 @@ def _answer_group(
 
 
 def _join_questions(asks: Sequence[Ask]) -> Questions | None:
-    """The float questions of a group, of one encoder; None where it asks by codes."""
+    """Join the float questions of a group; None where it searches by codes."""
     parts = [ask.question for ask in asks if ask.question is not None]
     if not parts:
         return None
@@ -111,7 +111,7 @@ def _join_questions(asks: Sequence[Ask]) -> Questions | None:
 
 
 class Unavailable(Exception):
-    """An engine failed; what it said is for the log, for it may name hosts and paths."""
+    """An engine failed. Its sentence goes to the log only, because it may name hosts and paths."""
 
 
 def _count_distances(
@@ -122,51 +122,51 @@ def _count_distances(
     items: Items | None,
     among: np.ndarray | None,
 ) -> dict[int, tuple[np.ndarray, dict[str, float] | None, bool]]:
-    """By question: (bits + 1, 2) counts, its tie-aware AP, and whether its label is known."""
-    chosen = [i for i, ask in enumerate(asks) if ask.histogram]
-    labels = None
-    known = np.zeros(len(chosen), bool)
-    if items is not None and items.labels is not None and chosen:
-        own = np.array([rows[i] for i in chosen])
-        labels = items.labels[own].copy()
-        unknown = own < 0
-        labels[unknown] = -1 if labels.ndim == 1 else False
-        known = labels >= 0 if labels.ndim == 1 else labels.any(axis=1)
-        if labels.ndim == 1:  # an item without a label resembles nobody, not even its like
-            labels[~known] = -2
-    if not chosen:
+    """Count distances where a search asks for it: by its number, the counts (bits + 1, 2), its
+    tie-aware AP, and whether the query has a label."""
+    counted = [i for i, ask in enumerate(asks) if ask.histogram]
+    if not counted:
         return {}
-    counts = view.counts(queries[chosen], labels if known.any() else None, among)
+    labels = None
+    labelled = np.zeros(len(counted), bool)
+    if items is not None and items.labels is not None:
+        item_rows = np.array([rows[i] for i in counted])
+        labels = items.labels[item_rows].copy()
+        labels[item_rows < 0] = -1 if labels.ndim == 1 else False
+        labelled = labels >= 0 if labels.ndim == 1 else labels.any(axis=1)
+        if labels.ndim == 1:  # two items without a label do not share one: stored ones have -1
+            labels[~labelled] = -2
+    counts = view.count_distances(queries[counted], labels if labelled.any() else None, among)
     if counts is None:
         return {}
     others = counts.copy()
-    for at, i in enumerate(chosen):
-        if known[at] and others[at, 0, 1] > 0 and asks[i].id is not None:
-            others[at, 0, 1] -= 1  # itself
+    for at, i in enumerate(counted):
+        if labelled[at] and others[at, 0, 1] > 0 and asks[i].id is not None:
+            others[at, 0, 1] -= 1  # the query itself
     precisions = {
-        ties: average_precision(Ranking(others), ties=ties) for ties in TIES if known.any()
+        ties: average_precision(Ranking(others), ties=ties) for ties in TIES if labelled.any()
     }
-    by_question = {}
-    for at, i in enumerate(chosen):
-        defined = known[at] and np.isfinite(precisions["mean"][at])
+    by_search = {}
+    for at, i in enumerate(counted):
+        defined = labelled[at] and np.isfinite(precisions["mean"][at])
         ap = {t: float(precisions[t][at]) for t in TIES} if defined else None
-        by_question[i] = (counts[at], ap, bool(known[at]))
-    return by_question
+        by_search[i] = (counts[at], ap, bool(labelled[at]))
+    return by_search
 
 
 def describe_item(
     name: int | str, items: Items | None, code: str | None = None, most: int = SNIPPET
 ) -> dict[str, Any]:
-    """One item as JSON. ``code`` is there where the reply is a search's, and ``text`` where items
-    are texts: at most so many characters of it."""
+    """Describe one item as JSON, with its ``code`` where one is given and, where items are texts,
+    at most ``most`` characters of its text."""
     text = str(name)
     row = -1 if items is None else items.row(name)
-    told: dict[str, Any] = {"id": text} if code is None else {"id": text, "code": code}
+    item: dict[str, Any] = {"id": text} if code is None else {"id": text, "code": code}
     if items is None or row < 0:
-        return {**told, "label": None, "title": text, "image": None}
+        return {**item, "label": None, "title": text, "image": None}
     image = f"/items/{quote(text, safe='')}/image" if items.has_picture(row) else None
-    told |= {"label": items.label(row), "title": items.title(name, row), "image": image}
-    return told if items.texts is None else {**told, "text": items.text(row, most)}
+    item |= {"label": items.label(row), "title": items.title(name, row), "image": image}
+    return item if items.texts is None else {**item, "text": items.text(row, most)}
 
 
 def _write_reply(
@@ -179,7 +179,7 @@ def _write_reply(
     items: Items | None,
     bits: int,
 ) -> bytes:
-    counts, ap, known = counted if counted is not None else (None, None, False)
+    counts, ap, labelled = counted if counted is not None else (None, None, False)
     by_distance = None if counts is None else counts.sum(axis=1).tolist()
     bands: list[dict[str, Any]] = []
     last = None
@@ -197,7 +197,7 @@ def _write_reply(
         cut = bands[-1]["count"] - len(bands[-1]["items"]) if bands else 0
     histogram = None
     if counts is not None:
-        histogram = {"all": by_distance, "relevant": counts[:, 1].tolist() if known else None}
+        histogram = {"all": by_distance, "relevant": counts[:, 1].tolist() if labelled else None}
     query = {
         "id": None if ask.id is None else str(ask.id),
         "code": ask.code.hex() if ask.code else None,

@@ -1,4 +1,4 @@
-"""The routes of a service: what each takes, who may ask, and what every reply has in common."""
+"""The routes of a service, and the checks that every request passes first."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ from rankbits.serve.limits import Rejected, reject, shorten
 from rankbits.serve.logs import Log
 from rankbits.serve.meters import Meters
 from rankbits.serve.service import PAGE, Service
-from rankbits.serve.wire import Reply, Request, dumps, refuse
+from rankbits.serve.wire import Reply, Request, dumps, make_refusal
 
 STATIC = Path(__file__).parent / "static"
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 METHODS = frozenset(("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH"))
-FAILED = "Something went wrong here; the log has more under the id of this request."
-DOWN = "The index cannot do that at present; the log has more under the id of this request."
+FAILED = "The service failed; its log says more under the id of this request."
+DOWN = "The index cannot do that at present; the log says more under the id of this request."
 
 
 @dataclass(frozen=True)
 class Route:
-    """``answer(app, request)`` for a method and a path gives a reply, or the JSON of one. ``query``
-    are whole numbers by name: their default, least and most; ``words`` other names of the query;
-    ``body`` is the schema of the body, ``image`` says that it is one."""
+    """A method, a path, and ``answer(app, request)``, which returns a reply or its JSON. ``query``
+    has the default, the least and the most (None: the service's limit of k) of each whole number of
+    the query string, ``words`` are its other names. ``body``: the schema of a JSON body. ``image``:
+    the body is an image. ``token``: the request must show the token."""
 
     method: str
     path: str
@@ -51,13 +52,14 @@ class Route:
     @property
     def pattern(self) -> re.Pattern[str]:
         parts = re.split(r"\{(\w+)\}", self.path)
-        named = [f"(?P<{p}>.+)" if i % 2 else re.escape(p) for i, p in enumerate(parts)]
-        return re.compile("".join(named), re.DOTALL)
+        groups = [f"(?P<{p}>.+)" if i % 2 else re.escape(p) for i, p in enumerate(parts)]
+        return re.compile("".join(groups), re.DOTALL)
 
 
 class App:
-    """Admits and answers requests of a service. ``hosts``: names that a request may be addressed
-    to, so that a page elsewhere whose name was pointed at this machine reads nothing; None: any."""
+    """Checks and answers the requests of a service. ``hosts``: the names that a Host header may
+    have (None: any), so that a foreign page that points its own name at this machine reads
+    nothing."""
 
     def __init__(
         self, service: Service, *, log: Log | None = None, hosts: frozenset[str] | None = None
@@ -69,14 +71,14 @@ class App:
         self._patterns = [(route, route.pattern) for route in ROUTES]
         self._frequent = {r.path.encode(): r for r in ROUTES if r.method == "POST"}
         prefix = os.urandom(4).hex()
-        self._names = (f"{prefix}{n:08x}" for n in count())
+        self._ids = (f"{prefix}{n:08x}" for n in count())
 
-    def next_name(self) -> str:
-        """The id of the next request."""
-        return next(self._names)
+    def make_id(self) -> str:
+        """Make the id of the next request."""
+        return next(self._ids)
 
     def admit(self, request: Request) -> Rejected | None:
-        """Find the route of a request, and what it is refused for before its body is read."""
+        """Find the route of a request and check its head -> the refusal, or None."""
         try:
             self._check_head(request)
         except Rejected as refusal:
@@ -88,13 +90,13 @@ class App:
         if self.hosts is not None and host:
             bare = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
             if bare not in self.hosts:
-                reject(421, "This service answers under the name it listens on only.")
+                reject(421, "This service answers only under the name that it listens on.")
         route = request.route = self._find_route(request)
         if route.token:
             self._check_token(request.header(b"authorization"))
         length = request.header(b"content-length") or "0"
         if len(length) > 18 or int(length) > self.service.limits.body_bytes:
-            raise self.too_large()
+            raise self.too_large
         if route.image:
             kind = request.header(b"content-type").partition(";")[0].strip().lower()
             if not (kind.startswith("image/") or kind == "application/octet-stream"):
@@ -103,15 +105,19 @@ class App:
                 )
 
     def _check_token(self, header: str) -> None:
-        """Refuse a writer without the token, in a time that does not depend on the token."""
+        """Refuse a writer without the token, in a time that says nothing about the token."""
         if self.service.token is None:
             reject(403, "This service is read-only: it was started without a token.")
-        kind, _, shown = header.partition(" ")
-        same = hmac.compare_digest(shown.strip().encode(), self.service.token.encode())
+        kind, _, token = header.partition(" ")
+        same = hmac.compare_digest(token.strip().encode(), self.service.token.encode())
         if kind.lower() != "bearer" or not same:
-            reject(401, "Writing needs the header 'Authorization: Bearer TOKEN' with this token.")
+            reject(
+                401, "Writing needs the header 'Authorization: Bearer TOKEN' with the right token."
+            )
 
+    @property
     def too_large(self) -> Rejected:
+        """The refusal of a body past the limit."""
         return Rejected(413, f"The body may have at most {self.service.limits.body_bytes:,} bytes.")
 
     def _find_route(self, request: Request) -> Route:
@@ -124,17 +130,17 @@ class App:
         except (httptools.HttpParserInvalidURLError, ValueError):
             reject(400, "The address of this request cannot be read.")
         method = "GET" if request.method == "HEAD" else request.method
-        fits = [(r, m) for r, p in self._patterns if (m := p.fullmatch(path)) is not None]
-        if not fits:
+        matches = [(r, m) for r, p in self._patterns if (m := p.fullmatch(path)) is not None]
+        if not matches:
             reject(404, "There is nothing at this address.")
-        for route, match in fits:
+        for route, match in matches:
             if route.method == method:
                 request.values.update({**dict(query), **match.groupdict()})
                 return route
         reject(405, "This address takes another method.")
 
     async def respond(self, request: Request) -> Reply:
-        """The reply to an admitted request, whatever goes wrong inside."""
+        """Answer an admitted request; a failure becomes a reply too, and a line of the log."""
         assert request.route is not None
         self.inside += 1
         try:
@@ -145,25 +151,25 @@ class App:
                 return answer
             return Reply(answer if isinstance(answer, bytes) else dumps(answer))
         except Rejected as refusal:
-            return refuse(refusal)
+            return make_refusal(refusal)
         except Exception as error:
             lines = traceback.format_exception(type(error), error, error.__traceback__)
-            self.log.event("failure", id=request.name, traceback="".join(lines))
+            self.log.write_event("failure", id=request.id, traceback="".join(lines))
             down = isinstance(error, Unavailable)
-            return refuse(Rejected(503, DOWN) if down else Rejected(500, FAILED))
+            return make_refusal(Rejected(503, DOWN) if down else Rejected(500, FAILED))
         finally:
             self.inside -= 1
 
     def note(self, request: Request, status: int) -> None:
-        """Write a request down."""
-        spent = perf_counter() - request.began
+        """Log and count a request that is over."""
+        seconds = perf_counter() - request.began
         method = request.method if request.method in METHODS else "-"
         route = request.route.path if request.route is not None else "-"
-        self.log.request(method, route, status, spent, request.name)
-        self.meters.request(method, route, status, spent)
+        self.log.write_request(method, route, status, seconds, request.id)
+        self.meters.count_request(method, route, status, seconds)
 
-    def number(self, request: Request, name: str) -> int:
-        """A whole number of the query, within the limits of its route."""
+    def read_number(self, request: Request, name: str) -> int:
+        """Read a whole number of the query string, within the limits of its route."""
         assert request.route is not None
         default, least, most = request.route.query[name]
         text = request.values.get(name)
@@ -184,16 +190,16 @@ async def check_readiness(app: App, request: Request) -> dict[str, str]:
 
 
 async def search_image(app: App, request: Request) -> bytes:
-    told = request.values.get("histogram", "true").lower()
-    if told not in ("true", "false"):
-        reject(422, f"histogram must be true or false; got {shorten(told)}.")
-    k = app.number(request, "k")
+    histogram = request.values.get("histogram", "true").lower()
+    if histogram not in ("true", "false"):
+        reject(422, f"histogram must be true or false; got {shorten(histogram)}.")
+    k = app.read_number(request, "k")
     floats = parse_floats(request.values.get("ask"))
-    return await app.service.search_image(request.body, k, told == "true", floats)
+    return await app.service.search_image(request.body, k, histogram == "true", floats)
 
 
 async def list_items(app: App, request: Request) -> dict[str, Any]:
-    offset, limit = app.number(request, "offset"), app.number(request, "limit")
+    offset, limit = app.read_number(request, "offset"), app.read_number(request, "limit")
     return app.service.list_items(offset, limit, request.values.get("label"))
 
 
@@ -209,8 +215,8 @@ async def show_picture(app: App, request: Request) -> Reply:
 async def compare(app: App, request: Request) -> dict[str, Any]:
     name, text = request.values.get("id"), request.values.get("text")
     if (name is None) == (text is None):
-        reject(422, "Give an id or a text to compare for, one of them.")
-    return await app.service.compare(name or "", app.number(request, "k"), text)
+        reject(422, "Give either an id or a text to compare by.")
+    return await app.service.compare(name or "", app.read_number(request, "k"), text)
 
 
 async def show_report(app: App, request: Request) -> dict[str, Any]:
@@ -226,7 +232,7 @@ async def show_metrics(app: App, request: Request) -> Reply:
         app.meters.codes.set(float("nan"))
     app.meters.bits.set(app.service.index.bits)
     app.meters.inside.set(app.inside)
-    return Reply(app.meters.text(), kind="text/plain; version=0.0.4; charset=utf-8")
+    return Reply(app.meters.render(), kind="text/plain; version=0.0.4; charset=utf-8")
 
 
 async def show_openapi(app: App, request: Request) -> dict[str, Any]:
@@ -234,7 +240,7 @@ async def show_openapi(app: App, request: Request) -> dict[str, Any]:
 
 
 async def show_docs(app: App, request: Request) -> Reply:
-    return Reply(reference.page(app.openapi).encode(), kind="text/html; charset=utf-8")
+    return Reply(reference.render_page(app.openapi).encode(), kind="text/html; charset=utf-8")
 
 
 async def show_page(app: App, request: Request) -> Reply:
@@ -246,36 +252,37 @@ async def show_page(app: App, request: Request) -> Reply:
     return Reply(file.read_bytes(), kind=kind, headers="cache-control: no-cache\r\n")
 
 
-SEARCH_K = {"k": (DEFAULT_K, 1, None)}  # up to the service's own limit
+SEARCH_K = {"k": (DEFAULT_K, 1, None)}
 PLACES = {"offset": (0, 0, 1 << 40), "limit": (50, 1, PAGE)}
 ROUTES = (
     Route("POST", "/search", lambda app, request: app.service.search(request.body),
-          "The nearest items of a stored id, a code, a vector or a text, in bands of equal Hamming "
+          "Find the items nearest to a stored id, a code, a vector or a text, in bands of equal "
           "distance.", body=reference.SEARCH),
     Route("POST", "/search/image", search_image,
-          "The nearest items of an image, which is the body.",
+          "Find the items nearest to an image, which is the body.",
           SEARCH_K, ("histogram", "ask"), image=True),
-    Route("GET", "/items", list_items, "Items in order, all or those of a label.", PLACES,
+    Route("GET", "/items", list_items, "List items in order: all, or those of one label.", PLACES,
           ("label",)),
-    Route("GET", "/items/{id}/image", show_picture, "The thumbnail of an item."),
-    Route("GET", "/items/{id}", show_item, "One item."),
+    Route("GET", "/items/{id}/image", show_picture, "Show the thumbnail of an item."),
+    Route("GET", "/items/{id}", show_item, "Show one item."),
     Route("POST", "/add", lambda app, request: app.service.add(request.body),
-          "Remember codes, vectors or texts under ids; on the disk before the reply.",
+          "Add codes, vectors or texts under ids. They are on the disk when the reply is sent.",
           body=reference.ADD, token=True),
     Route("POST", "/remove", lambda app, request: app.service.remove(request.body),
-          "Forget ids; on the disk before the reply.", body=reference.REMOVE, token=True),
+          "Remove ids. They are gone from the disk when the reply is sent.",
+          body=reference.REMOVE, token=True),
     Route("GET", "/compare", compare,
-          "Several codes of the same items for one query, a stored id or a text, each with its "
-          "tie-aware AP.", SEARCH_K, ("id", "text")),
-    Route("GET", "/report", show_report, "How the codes were judged."),
+          "Compare several codes of the same items for one query, a stored id or a text, each with "
+          "its tie-aware AP.", SEARCH_K, ("id", "text")),
+    Route("GET", "/report", show_report, "Show how well the codes rank."),
     Route("GET", "/stats", lambda app, request: app.service.stats(),
-          "What is served, by which limits, and how much was asked."),
-    Route("GET", "/health", check_health, "Whether the index answers."),
+          "Show what is served, its limits, and how many searches there were."),
+    Route("GET", "/health", check_health, "Check that the index answers."),
     Route("GET", "/ready", check_readiness,
-          "Whether the index answers and, where this service writes, can be written to."),
-    Route("GET", "/metrics", show_metrics, "Counts and latencies, as Prometheus reads them."),
-    Route("GET", "/openapi.json", show_openapi, "This description."),
-    Route("GET", "/docs", show_docs, "This description as a page."),
-    Route("GET", "/", show_page, "The page."),
-    Route("GET", "/static/{name}", show_page, "A part of the page."),
+          "Check that the index answers and, if the service has a token, that it can write."),
+    Route("GET", "/metrics", show_metrics, "Show counts and latencies in Prometheus's format."),
+    Route("GET", "/openapi.json", show_openapi, "Show this description."),
+    Route("GET", "/docs", show_docs, "Show this description as a page."),
+    Route("GET", "/", show_page, "Show the page."),
+    Route("GET", "/static/{name}", show_page, "Show a file of the page."),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Questions: what a body must say, and what is refused before anything is computed."""
+"""Parse the bodies of requests, and refuse what is wrong in them before anything is computed."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ DEFAULT_K = 20
 
 @dataclass
 class Ask:
-    """One question. ``code`` is packed (bytes); a vector or an id becomes one in the batch. What is
-    asked by its floats becomes a ``question`` too; ``floats`` None leaves that to the encoder.
-    ``refusal`` says why no code could be made."""
+    """One search. ``code`` is packed (bytes); for an id, a vector or a text it is filled in later.
+    ``floats``: search by the floats of the query, as a ``question``; None: as the encoder prefers.
+    ``refusal``: why no code could be made."""
 
     k: int = DEFAULT_K
     id: Any = None
@@ -42,7 +42,7 @@ class Ask:
 
 
 def parse_fields(raw: bytes, known: Sequence[str]) -> dict[str, Any]:
-    """A JSON object with no key that is not known."""
+    """Read a JSON object; a key that is not ``known`` is refused."""
     body = loads(raw)
     if not isinstance(body, dict):
         reject(422, f"The body must be a JSON object; got {shorten(body)}.")
@@ -53,15 +53,15 @@ def parse_fields(raw: bytes, known: Sequence[str]) -> dict[str, Any]:
     return body
 
 
-def refuse_other_encoder(body: dict[str, Any], held: str | None) -> None:
-    """Refuse codes that say they were made by another encoder than the index's."""
+def refuse_other_encoder(body: dict[str, Any], index_fingerprint: str | None) -> None:
+    """Refuse codes whose fingerprint is not that of the index's encoder."""
     fingerprint = body.get("fingerprint")
     try:
         check_fingerprint(fingerprint)
     except _check.Refusal as sentence:
         reject(422, str(sentence))
     try:
-        check_same_encoder(fingerprint, held, "this service")
+        check_same_encoder(fingerprint, index_fingerprint, "this service")
     except _check.Refusal as sentence:
         reject(409, str(sentence))
 
@@ -69,7 +69,7 @@ def refuse_other_encoder(body: dict[str, Any], held: str | None) -> None:
 def parse_search(
     raw: bytes, bits: int, limits: Limits, accepts: Sequence[str], fingerprint: str | None = None
 ) -> Ask:
-    """The question of a /search body, for an index of codes of the encoder ``fingerprint``.
+    """Parse a /search body; ``fingerprint`` is that of the index's encoder.
 
     >>> parse_search(b'{"code": "b0", "k": 2}', 4, Limits(), ("id", "code")).code
     b'\\xb0'
@@ -78,7 +78,7 @@ def parse_search(
     refuse_other_encoder(body, fingerprint)
     kinds = [kind for kind in KINDS if kind in body]
     if len(kinds) != 1:
-        reject(422, f"Give one of {', '.join(accepts)} to search by; got {len(kinds)} of them.")
+        reject(422, f"Give one of {', '.join(accepts)} to search by; got {len(kinds)}.")
     kind = kinds[0]
     if kind not in accepts:
         reject(422, f"This service cannot search by {kind}; it takes {', '.join(accepts)}.")
@@ -93,15 +93,15 @@ def parse_search(
         ask.vector = parse_vector(body["vector"])
     else:
         ask.text = check_words(body["text"])
-    _options(ask, body, limits)
+    _parse_options(ask, body, limits)
     if ask.floats and kind in ("id", "code"):
-        reject(422, f"Only a vector, an image or a text is asked by its floats; got {kind}.")
+        reject(422, f"Only a vector, an image or a text has floats to search by; got {kind}.")
     if ask.floats and ask.radius is not None:
-        reject(422, "radius is a Hamming distance: it is asked by bits.")
+        reject(422, "radius is a Hamming distance, which needs ask to be 'bits'.")
     return ask
 
 
-def _options(ask: Ask, body: dict[str, Any], limits: Limits) -> None:
+def _parse_options(ask: Ask, body: dict[str, Any], limits: Limits) -> None:
     if body.get("radius") is not None:
         ask.radius = check_whole("radius", body["radius"], 0, 1 << 20)
     if body.get("among") is not None:
@@ -111,7 +111,7 @@ def _options(ask: Ask, body: dict[str, Any], limits: Limits) -> None:
 
 
 def parse_floats(value: Any) -> bool | None:
-    """Whether ``ask`` is "floats" and not "bits"; None where the request does not say."""
+    """Say whether ``ask`` is "floats" and not "bits"; None where the request does not say."""
     if value not in (None, "bits", "floats"):
         reject(422, f"ask must be 'bits' or 'floats'; got {shorten(value)}.")
     return None if value is None else value == "floats"
@@ -126,13 +126,13 @@ def check_whole(name: str, value: Any, least: int, most: int) -> int:
 
 
 def parse_add(raw: bytes, limits: Limits, fingerprint: str | None) -> tuple[list, str, list]:
-    """The ids of an /add body, "codes", "vectors" or "texts", and as many rows of them."""
+    """Parse an /add body -> the ids, "codes", "vectors" or "texts", and as many rows of them."""
     body = parse_fields(raw, ("ids", *ROWS, "fingerprint"))
     refuse_other_encoder(body, fingerprint)
     ids = parse_list("ids", body.get("ids"), limits.batch)
     names = [name for name in ROWS if name in body]
     if len(names) != 1:
-        reject(422, f"Give codes, vectors or texts with the ids; got {len(names)} of them.")
+        reject(422, f"Give one of codes, vectors or texts with the ids; got {len(names)}.")
     name = names[0]
     rows = parse_list(name, body[name], limits.batch)
     if len(rows) != len(ids) or not rows:
@@ -141,7 +141,7 @@ def parse_add(raw: bytes, limits: Limits, fingerprint: str | None) -> tuple[list
 
 
 def parse_number(name: str, text: str, least: int, most: int) -> int:
-    """A whole number of a query, as ``whole`` takes it."""
+    """Parse a whole number of a query string."""
     plain = text.isascii() and text.isdigit() and len(text) < 19
     return check_whole(name, int(text) if plain else text, least, most)
 
@@ -167,7 +167,7 @@ def check_words(value: Any, name: str = "text") -> str:
 
 
 def parse_code(value: Any, bits: int) -> bytes:
-    """The packed bytes of a code in hex."""
+    """Parse a code in hex digits -> its packed bytes."""
     width = (bits + 7) // 8
     try:
         packed = bytes.fromhex(value) if len(value) == 2 * width else b""
@@ -181,22 +181,22 @@ def parse_code(value: Any, bits: int) -> bytes:
 
 
 def parse_vector(value: Any, name: str = "vector") -> np.ndarray:
-    """A list of finite numbers as float32 (dim,)."""
+    """Parse a list of finite numbers -> float32 (dim,)."""
     plain = isinstance(value, list) and all(type(x) in (int, float) for x in value)
     if not plain or not value:
         reject(422, f"{name} must be a list of numbers; got {shorten(value)}.")
     try:
         with np.errstate(over="ignore"):
             numbers = np.array(value, np.float64).astype(np.float32)
-    except OverflowError:
-        reject(422, f"{name} must be finite in 32 bits; some number is not.")
+    except OverflowError:  # a whole number past what float64 holds
+        numbers = np.full(1, np.inf, np.float32)
     if not np.isfinite(numbers).all():
         reject(422, f"{name} must be finite in 32 bits; some number is not.")
     return numbers
 
 
 def parse_vectors(rows: list[Any]) -> np.ndarray:
-    """Lists of numbers of one width as float32 (n, dim)."""
+    """Parse lists of numbers of one width -> float32 (n, dim)."""
     vectors = [parse_vector(row, "Each of vectors") for row in rows]
     if len({len(vector) for vector in vectors}) > 1:
         reject(422, "vectors must all be of one width.")

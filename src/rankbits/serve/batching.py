@@ -1,8 +1,8 @@
-"""Concurrent questions become one call of the kernels.
+"""Answer concurrent searches by one call of the kernels.
 
-Nothing is delayed to fill a batch: whatever comes in while a batch is being worked on is the next
-one. A lone question is answered at once; two hundred at a time cost little more than a few. Large
-questions wait in a line of their own, a few of them in each batch, so that they hold up nobody.
+Nothing is delayed to fill a batch: what comes in while one batch is answered is the next batch. A
+lone search is answered at once; two hundred at a time cost little more than a few. Large searches
+wait in a line of their own, and each batch takes a few of them, so that they delay no small one.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from typing import Any
 
 from rankbits.serve.limits import reject
 
-LARGE = 100  # a job that costs more waits in the line of large ones
+LARGE = 100  # a job that costs more waits in the line of large jobs
 ROOM = 16_384  # what the large jobs of one batch may cost together
 
 Entry = tuple[Any, Callable[[Any], object]]
 
 
 class Batcher:
-    """``await ask(job)`` answers by ``work(jobs)``, called in a thread of its own for all that
-    wait. ``work`` returns one answer for each job; an exception in place of an answer is raised for
-    whoever asked. ``cost`` says how large a job is: the number of its results.
+    """Collects jobs and answers them in batches: ``await ask(job)`` returns the answer of ``job``.
+
+    ``work(jobs)`` runs in one thread and returns one answer for each job; an exception in place of
+    an answer is raised by ``ask``. ``cost`` says how large a job is: the number of its results.
 
     >>> batcher = Batcher(lambda jobs: [2 * job for job in jobs])
     >>> async def both():
@@ -54,7 +55,7 @@ class Batcher:
         answer = asyncio.get_running_loop().create_future()
 
         def tell(reply: Any) -> None:
-            if answer.done():  # whoever asked has gone
+            if answer.done():  # the request was cancelled
                 return
             if isinstance(reply, BaseException):
                 answer.set_exception(reply)
@@ -69,7 +70,7 @@ class Batcher:
         large = self._cost(job) > LARGE
         line = self._large if large else self._small
         if len(line) >= (self._limit // 2 if large else self._limit):
-            reject(503, "Too many questions are waiting: ask again in a moment.")
+            reject(503, "Too many searches are waiting: try again in a moment.")
         loop = asyncio.get_running_loop()
         with self._lock:
             self._loop = loop
@@ -79,8 +80,8 @@ class Batcher:
             self.thread.submit(self._drain)
 
     def _drain(self) -> None:
-        """Batch after batch while anything waits. The thread takes the next one itself: the loop,
-        busy with the last answers and the next questions, would keep the kernels waiting."""
+        """Answer batch after batch while any job waits. The thread itself takes the next batch: the
+        event loop, busy with answers and new requests, would keep the kernels waiting."""
         while True:
             with self._lock:
                 batch = self._take()
@@ -96,9 +97,9 @@ class Batcher:
             self._loop.call_soon_threadsafe(self._deliver, batch, answers)
 
     def _take(self) -> list[Entry]:
-        """The next batch: small jobs first, but an eighth of it is for large ones."""
-        kept = self._most // 8 if self._large else 0
-        small = min(len(self._small), max(1, self._most - kept))
+        """Take the next batch: small jobs first, but an eighth of it is for large ones."""
+        reserved = self._most // 8 if self._large else 0
+        small = min(len(self._small), max(1, self._most - reserved))
         batch = [self._small.popleft() for _ in range(small)]
         room = ROOM
         while self._large and room > 0 and len(batch) < self._most:

@@ -1,5 +1,5 @@
-"""Several ways to keep the same items side by side: what each finds for a query, and its tie-aware
-AP where the query has a label."""
+"""Compare several ways to store the same items: what each finds for a query, and its tie-aware AP
+where the query has a label."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from rankbits.types import Codes, Questions
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """One way to keep the items: unit float rows (n, dim), or codes.
+    """One way to store the items: ``rows`` of unit floats (n, dim), or codes.
 
-    ``read`` makes of an embedding (1, dim) what asks: a unit row, codes, or float questions, which
-    are made of the items' ``embeddings`` (n, dim) too.
+    ``read`` turns an embedding (1, dim) into a query: a unit row, codes or float questions. Where
+    ``embeddings`` (n, dim) are given, a stored item is read from them too.
     """
 
     name: str
@@ -45,19 +45,20 @@ class Method:
     read: Callable[[np.ndarray], np.ndarray | Words | Questions] | None = None
     embeddings: np.ndarray | None = None
 
-    def take(self, row: int) -> np.ndarray | Words | Questions:
-        """What asks for an item."""
+    def make_query(self, row: int) -> np.ndarray | Words | Questions:
+        """Make the query of a stored item."""
         if self.read is not None and self.embeddings is not None:
             return self.read(self.embeddings[row : row + 1])
         if isinstance(self.rows, Words):
             return Words(np.ascontiguousarray(self.rows.words[:, row : row + 1]), self.rows.bits)
         return self.rows[row : row + 1]
 
-    def distances(self, query: np.ndarray | Words | Questions) -> np.ndarray:
-        """(n,) distances from a query to all items: Hamming, a question's, or 1 - cosine."""
+    def measure(self, query: np.ndarray | Words | Questions) -> np.ndarray:
+        """Measure the distances (n,) to all items: Hamming, a question's, or 1 - cosine."""
         if isinstance(query, Questions):
             assert isinstance(self.rows, Words)
-            return _ask_all(query, self.rows)
+            every = np.arange(len(self.rows))[None]
+            return order_rows(query, self.rows, every)[0].astype(np.float64).round(6)
         if isinstance(query, Words):
             return hamming(query, self.rows)[0].astype(np.int64)  # type: ignore[arg-type]
         return np.maximum(0, 1 - self.rows @ query[0]).astype(np.float64).round(6)  # type: ignore[operator]
@@ -84,6 +85,7 @@ class SideBySide:
         return tuple(method.name for method in self.methods)
 
     def answer(self, text: str, k: int, items: Items | None) -> dict[str, Any]:
+        """Say what each method finds for the item whose id is ``text``."""
         name = parse_id(text, self.ids.strings)
         key = np.empty(1, object if self.ids.strings else np.int64)
         key[0] = 0 if name is None else name
@@ -91,27 +93,27 @@ class SideBySide:
         if row < 0 or name is None:
             reject(404, f"There is no item {shorten(text)} to compare.")
         relevant = self._find_relevant(row)
-        told = [
-            self._judge(method, method.distances(method.take(row)), row, k, items, relevant)
+        methods = [
+            self._judge(method, method.measure(method.make_query(row)), row, k, items, relevant)
             for method in self.methods
         ]
-        return {"query": describe_item(name, items), "methods": told}
+        return {"query": describe_item(name, items), "methods": methods}
 
     def answer_embedding(self, embedding: np.ndarray, k: int, items: Items | None) -> dict:
-        """What each method finds for the embedding (1, dim) of a query that is no item."""
-        told = [
-            self._judge(method, method.distances(method.read(embedding)), -1, k, items, None)
+        """Say what each method finds for the embedding (1, dim) of a query that is no item."""
+        methods = [
+            self._judge(method, method.measure(method.read(embedding)), -1, k, items, None)
             for method in self.methods
             if method.read is not None
         ]
-        return {"query": {"id": None, "label": None}, "methods": told}
+        return {"query": {"id": None, "label": None}, "methods": methods}
 
     def _find_relevant(self, row: int) -> np.ndarray | None:
         if self.labels is None:
             return None
-        own = self.labels[row]
-        alike = self.labels == own if self.labels.ndim == 1 else (self.labels & own).any(axis=1)
-        return alike if (self.labels.ndim == 2 or own >= 0) and alike.sum() > 1 else None
+        label = self.labels[row]
+        same = self.labels == label if self.labels.ndim == 1 else (self.labels & label).any(axis=1)
+        return same if (self.labels.ndim == 2 or label >= 0) and same.sum() > 1 else None
 
     def _judge(
         self,
@@ -137,16 +139,16 @@ class SideBySide:
             ranking = rank(distances[None, others], relevant[None, others])
             ap = {ties: float(average_precision(ranking, ties=ties)[0]) for ties in TIES}
         bits = method.rows.bits if isinstance(method.rows, Words) else None
-        told = {"name": method.name, "bits": bits, "bytes": method.bytes, "ap": ap}
-        return {**told, "bands": bands, "cut": cut}
+        facts = {"name": method.name, "bits": bits, "bytes": method.bytes, "ap": ap}
+        return {**facts, "bands": bands, "cut": cut}
 
 
 def make_comparison(
     embeddings: Any, labels: Any = None, *, bits: int, ids: Any = None
 ) -> SideBySide:
-    """Fit every method to (n, dim) embeddings. Fewer bits than dimensions: sign, ITQ and H2Q work
-    on the principal components. ``supervised`` is there where labels (n,) or multi-hot are; it is
-    fitted to the very items it then ranks, so its AP here is that of known classes."""
+    """Fit every method to (n, dim) embeddings. With fewer bits than dimensions sign, ITQ and H2Q
+    work on the principal components. ``supervised`` needs labels, (n,) or multi-hot; it is fitted
+    to the items that it then ranks, so its AP says nothing about new classes."""
     value = _check.finite("embeddings", _check.matrix("embeddings", embeddings)).astype(np.float32)
     _check.not_empty("embeddings", len(value))
     ids = range(len(value)) if ids is None else ids
@@ -158,39 +160,34 @@ def make_comparison(
     for name, quantizer in (("sign", Sign()), ("itq", ITQ()), ("h2q", H2Q())):
         encode = quantizer.fit(base).encode
         methods.append(Method(name, words(encode(base)), packed, partial(_encode, encode, reduce)))
-    known = None if labels is None else _check.labels("labels", labels, len(value))
-    if known is not None:
-        learned = SupervisedRotation(bits=min(bits, value.shape[1])).fit(value, known)
-        read = partial(_encode, learned.encode, np.asarray)
-        methods.append(Method("supervised", words(learned.encode(value)), packed, read))
-    return SideBySide(column, tuple(methods), known)
+    if labels is not None:
+        labels = _check.labels("labels", labels, len(value))
+        supervised = SupervisedRotation(bits=min(bits, value.shape[1])).fit(value, labels)
+        read = partial(_encode, supervised.encode, np.asarray)
+        methods.append(Method("supervised", words(supervised.encode(value)), packed, read))
+    return SideBySide(column, tuple(methods), labels)
 
 
 def compare_with_floats(
     index: HammingIndex, encoder: Encoder, items: data_items.Items
 ) -> SideBySide:
-    """The codes of an index beside the embeddings they were made of: floats asked by floats, bits
-    by bits, and bits by floats."""
+    """Compare the codes of an index with the embeddings they were made of: floats searched by
+    floats, bits by bits, and bits by floats."""
     embedded = encoder.embed_readable(items)
     ids, embeddings = items.ids[embedded.rows], embedded.embeddings
     codes = index.codes(parse_ids(ids))
-    kept, packed = words(codes), codes.packed.shape[1]
+    stored, packed = words(codes), codes.packed.shape[1]
     labels = None if items.labels is None else items.labels[embedded.rows]
     methods = (
         Method("float", _scale(embeddings), 4 * embeddings.shape[1], _scale),
-        Method("bits", kept, packed, partial(_encode, encoder.encode_embeddings, np.asarray)),
-        Method("asked", kept, packed, encoder.ask_embeddings, embeddings),
+        Method("bits", stored, packed, partial(_encode, encoder.encode_embeddings, np.asarray)),
+        Method("asked", stored, packed, encoder.ask_embeddings, embeddings),
     )
     return SideBySide(Column(parse_distinct_ids(ids, len(ids), "rows")), methods, labels)
 
 
-def _ask_all(question: Questions, database: Words) -> np.ndarray:
-    every = np.arange(len(database))[None]
-    return order_rows(question, database, every)[0].astype(np.float64).round(6)
-
-
 def _scale(embeddings: np.ndarray) -> np.ndarray:
-    """Rows of length 1; a row of zeros stays."""
+    """Scale rows to length 1; a row of zeros stays."""
     norms = np.linalg.norm(embeddings, axis=1, keepdims=True)
     return embeddings / np.where(norms > 0, norms, 1)
 
@@ -204,7 +201,7 @@ def _encode(
 
 
 def _fit_reduction(value: np.ndarray, bits: int) -> Callable[[np.ndarray], np.ndarray]:
-    """What keeps the first ``bits`` principal components (n, bits), not yet rotated by anybody."""
+    """Make the function that reduces rows to their first ``bits`` principal components."""
     mean, directions = principal_components(value)
 
     def reduce(rows: np.ndarray) -> np.ndarray:
@@ -217,8 +214,8 @@ def _fit_reduction(value: np.ndarray, bits: int) -> Callable[[np.ndarray], np.nd
 def read_comparison(
     path: str | os.PathLike[str], bits: int, items: Items | None = None
 ) -> SideBySide:
-    """Fit the methods to the ``embeddings`` of a file, with its ``labels`` and ``ids``; labels may
-    also be those of the items."""
+    """Fit the methods to the ``embeddings`` of a file, with its ``labels`` and ``ids``; where it
+    has no labels, those of the items are used."""
     columns = read_columns(path)
     if "embeddings" not in columns:
         _check.refuse(f"{path} must hold an array called 'embeddings'.")
@@ -226,12 +223,8 @@ def read_comparison(
     ids = ids.tolist() if ids is not None and ids.dtype.kind == "U" else ids
     labels = columns.get("labels")
     if labels is None and items is not None and items.labels is not None:
-        named = parse_distinct_ids(
-            range(len(columns["embeddings"])) if ids is None else ids,
-            len(columns["embeddings"]),
-            "rows",
-        )
-        rows = items.rows(named)
+        count = len(columns["embeddings"])
+        rows = items.rows(parse_distinct_ids(range(count) if ids is None else ids, count, "rows"))
         labels = items.labels[rows] if (rows >= 0).all() else None
         if labels is not None and labels.ndim == 1 and (labels < 0).any():
             labels = None

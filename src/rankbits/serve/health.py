@@ -1,4 +1,4 @@
-"""Whether an index that is written to can be written to."""
+"""Check whether the file of an index can be written to."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ ROOM = 1 << 20  # bytes that must fit on the disk of an index
 
 
 def has_room(path: Path, *, try_writing: bool) -> bool:
-    """Whether the file ``path`` is there and its disk has room for another write; ``try_writing``
-    writes some bytes beside it to find out."""
+    """Say whether the file ``path`` exists and its disk has room for another write;
+    ``try_writing`` writes some bytes beside it to find out."""
     try:
         if not path.is_file() or shutil.disk_usage(path.parent).free < ROOM:
             return False

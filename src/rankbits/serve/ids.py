@@ -1,5 +1,4 @@
-"""Ids on the wire are strings; an index knows whole numbers or strings. These functions convert
-them."""
+"""Convert ids: in JSON they are strings, in an index whole numbers or strings."""
 
 from __future__ import annotations
 
@@ -17,9 +16,9 @@ WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 def parse_id(value: Any, strings: bool | None) -> int | str | None:
-    """An id as the index spells it; None where no such id can be in it.
+    """Convert an id to the index's kind; None where the index cannot hold it.
 
-    ``strings``: whether ids of the index are strings; None while it is empty.
+    ``strings``: whether the ids of the index are strings; None while it is empty.
 
     >>> parse_id("17", strings=False), parse_id(17, strings=True), parse_id("017", strings=False)
     (17, '17', None)
@@ -38,18 +37,14 @@ def parse_id(value: Any, strings: bool | None) -> int | str | None:
     return number if -LARGEST - 1 <= number <= LARGEST else None
 
 
-def keep_known_kind(values: Sequence[Any], strings: bool | None) -> np.ndarray:
-    """Those of ``values`` that the index could hold."""
-    names = [parse_id(value, strings) for value in values]
-    kept = [name for name in names if name is not None]
-    try:
-        return parse_ids(kept) if kept else np.empty(0, object if strings else np.int64)
-    except Refusal as sentence:
-        reject(422, str(sentence))
+def convert_ids(values: Sequence[Any], strings: bool | None) -> np.ndarray:
+    """Convert ids, and drop those that the index cannot hold."""
+    names = [name for value in values if (name := parse_id(value, strings)) is not None]
+    return _make_array(names) if names else np.empty(0, object if strings else np.int64)
 
 
 def check_new_ids(values: Sequence[Any], strings: bool | None) -> np.ndarray:
-    """Ids to add; repeats, and ids that the index cannot hold, are refused."""
+    """Convert ids to add; repeats, and ids that the index cannot hold, are refused."""
     names = []
     for value in values:
         name = parse_id(value, strings)
@@ -59,6 +54,10 @@ def check_new_ids(values: Sequence[Any], strings: bool | None) -> np.ndarray:
     repeated = len(names) - len(set(names))
     if repeated:
         reject(422, f"ids must not hold an id twice; {repeated:,} are repeated.")
+    return _make_array(names)
+
+
+def _make_array(names: list[int | str]) -> np.ndarray:
     try:
         return parse_ids(names)
     except Refusal as sentence:

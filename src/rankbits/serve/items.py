@@ -20,8 +20,8 @@ from rankbits.indexes.ids import Column
 from rankbits.serve.pictures import draw_array, draw_file
 
 COLUMNS = tables.COLUMNS
-KEPT = 512  # thumbnails in memory
-SNIPPET, WHOLE = 240, 10_000  # characters of a text among others, and alone
+MOST_THUMBNAILS = 512  # in memory
+SNIPPET, WHOLE = 240, 10_000  # characters of a text in a list, and on its own
 
 
 class Items:
@@ -52,13 +52,13 @@ class Items:
         self.titles, self.texts, self.names = titles, texts, tuple(names)
         self.labels = None if labels is None else _check.labels("labels", labels, len(self.ids))
         self._images, self._paths = images, paths
-        self._kept: dict[int, tuple[bytes, str]] = {}
+        self._thumbnails: dict[int, tuple[bytes, str]] = {}
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def row(self, name: int | str) -> int:
-        """The row of an id, -1 where it is not known."""
+        """Find the row of an id; -1 where there is none."""
         key = np.empty(1, object if isinstance(name, str) else np.int64)
         key[0] = name
         return int(self.ids.rows_of(key)[0])
@@ -71,23 +71,23 @@ class Items:
         return str(name) if self.titles is None or row < 0 else self.titles[row]
 
     def text(self, row: int, most: int = SNIPPET) -> str | None:
-        """The beginning of an item's text."""
+        """Read the beginning of an item's text."""
         return None if self.texts is None or row < 0 else make_snippet(self.texts[row], most)
 
     def label(self, row: int) -> str | None:
-        """The words for an item's labels."""
+        """Spell an item's labels in words."""
         if self.labels is None or row < 0:
             return None
         value = self.labels[row]
         if self.labels.ndim == 2:
-            return "|".join(self._name(i) for i in np.flatnonzero(value).tolist()) or None
-        return None if value < 0 else self._name(int(value))
+            return "|".join(self._spell(i) for i in np.flatnonzero(value).tolist()) or None
+        return None if value < 0 else self._spell(int(value))
 
-    def _name(self, number: int) -> str:
+    def _spell(self, number: int) -> str:
         return self.names[number] if number < len(self.names) else str(number)
 
     def find_labelled(self, text: str) -> np.ndarray:
-        """The rows whose label is ``text``, or one of whose labels it is."""
+        """Find the rows that have the label ``text``."""
         if self.labels is None:
             return np.empty(0, np.int64)
         if text in self.names:
@@ -107,24 +107,24 @@ class Items:
         return self._images is not None or bool(self._paths is not None and self._paths[row])
 
     def picture(self, row: int) -> tuple[bytes, str] | None:
-        """The thumbnail of an item and its type; None where there is none."""
+        """Draw the thumbnail of an item -> its bytes and its type; None where it has no image."""
         if not self.has_picture(row):
             return None
-        picture = self._kept.get(row)
+        picture = self._thumbnails.get(row)
         if picture is None:
             if self._images is not None:
                 picture = draw_array(self._images[row])
             else:
                 assert self._paths is not None
                 picture = draw_file(str(self._paths[row]))
-            if len(self._kept) >= KEPT:
-                self._kept.pop(next(iter(self._kept)), None)
-            self._kept[row] = picture
+            if len(self._thumbnails) >= MOST_THUMBNAILS:
+                self._thumbnails.pop(next(iter(self._thumbnails)), None)
+            self._thumbnails[row] = picture
         return picture
 
 
 def describe_items(items: data_items.Items) -> Items:
-    """What the page shows of the items that an index was made of."""
+    """Make the items of a page from the inputs that an index was made of."""
     inputs = items.inputs
     pixels = isinstance(inputs, np.ndarray) and inputs.ndim == 4
     return Items(
@@ -139,12 +139,12 @@ def describe_items(items: data_items.Items) -> Items:
 
 
 def read_items(path: str | os.PathLike[str], strings: bool | None) -> Items:
-    """Items of a folder of images or texts, or of a table (.csv, .tsv, .jsonl, .parquet).
+    """Read the items of a folder of images or texts, or of a table (.csv, .tsv, .jsonl, .parquet).
 
     A folder's images are numbered in the order of their names, as ``rankbits embed`` reads them;
-    where the index holds strings their ids are their paths below the folder. The folder an image
-    lies in is its label. A table has the columns id, path, text, label and title, any of them
-    absent: ids are then numbered, and paths are relative to the table.
+    where the index holds strings, their ids are their paths below the folder. The folder of an
+    image is its label. A table may have the columns id, path, text, label and title. Without ids
+    its rows are numbered; paths are relative to the table.
     """
     source = Path(path)
     if source.is_dir():

@@ -1,4 +1,4 @@
-"""How much one request may ask for, and what a refused one is told."""
+"""How much one request may cost, and how it is refused."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ IDLE = 30.0  # seconds that a connection is kept without a request
 PACE = 1 << 16  # bytes of a body that give their sender another second
 WASTED = 64 << 20  # bytes after a refusal that are read and dropped, so that the sender reads it
 PIPELINED = 32  # requests that may wait on one connection
-WEIGHT = 1024  # bytes that a waiting request is reckoned to cost beside its own
+WEIGHT = 1024  # bytes that a waiting request counts as beside its own
 GONE = 499  # in the log only: the client has closed the connection
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one request may cost. ``batch`` bounds the rows of a write and the ids of a filter,
-    ``waiting`` the requests that are open at once, ``held_bytes`` what all requests that are not
-    answered yet may hold together, and ``seconds`` how long a client may take to send a request (a
-    body gets another second for every 64 KiB) or to read an answer.
+    """What requests may cost. ``batch`` limits the rows of a write and the ids of a filter,
+    ``waiting`` the requests that are open at once, ``held_bytes`` the bytes of all requests that
+    are not answered yet, and ``seconds`` the time a client may take to send a request (a body gets
+    another second for every 64 KiB) or to read an answer.
 
     >>> Limits(k=100).k
     100
@@ -40,7 +40,7 @@ class Limits:
 
 
 class Rejected(Refusal):
-    """A request that is not answered: its HTTP status, and one sentence for whoever sent it."""
+    """A request is refused: the HTTP status, and one sentence for whoever sent it."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -52,7 +52,7 @@ def reject(status: int, sentence: str) -> NoReturn:
 
 
 def shorten(value: object, most: int = 60) -> str:
-    """A value of a request, in quotes, cut where it is long.
+    """Spell a value of a request in quotes, cut where it is long.
 
     >>> shorten("x" * 100, 5)
     "'xxxx..."

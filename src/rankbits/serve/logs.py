@@ -1,7 +1,7 @@
-"""One line of JSON a request, written by the hundred: method, route, status, ms and id.
+"""The log: a line of JSON for each request, with its method, route, status, milliseconds and id.
 
-A line never holds a body, a token, an address or a path from the request; the route is written as
-its template.
+A line never holds a body, a token, an address or a path of the request: instead of the path it has
+the template of the route.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import sys
 import time
 from typing import Any, TextIO
 
-HELD = 64  # lines
+MOST_LINES = 64  # that wait to be written
 
 
 class Log:
-    """Lines are held for a moment; ``flush`` writes them. Failures are written at once.
+    """Collects lines and writes them to ``stream``. Requests wait for ``flush``; events do not.
 
     >>> log = Log(sys.stdout, clock=lambda: 0.0)
-    >>> log.request("GET", "/health", 200, 0.0012, "a1"); log.flush()
+    >>> log.write_request("GET", "/health", 200, 0.0012, "a1"); log.flush()
     {"time":"1970-01-01T00:00:00.000Z","method":"GET","path":"/health","status":200,"ms":1.2,"id":"a1"}
     """
 
@@ -27,7 +27,7 @@ class Log:
         self._lines: list[str] = []
         self._second, self._stamp = -1, ""
 
-    def _time(self) -> str:
+    def _spell_time(self) -> str:
         now = self._clock()
         second = int(now)
         if second != self._second:
@@ -35,16 +35,16 @@ class Log:
             self._stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
         return f"{self._stamp}.{int(1000 * (now - second)):03d}Z"
 
-    def request(self, method: str, path: str, status: int, seconds: float, name: str) -> None:
+    def write_request(self, method: str, path: str, status: int, seconds: float, id: str) -> None:
         self._lines.append(
-            f'{{"time":"{self._time()}","method":"{method}","path":"{path}",'
-            f'"status":{status},"ms":{1000 * seconds:.4g},"id":"{name}"}}\n'
+            f'{{"time":"{self._spell_time()}","method":"{method}","path":"{path}",'
+            f'"status":{status},"ms":{1000 * seconds:.4g},"id":"{id}"}}\n'
         )
-        if len(self._lines) >= HELD:
+        if len(self._lines) >= MOST_LINES:
             self.flush()
 
-    def event(self, what: str, **facts: Any) -> None:
-        line = {"time": self._time(), "event": what, **facts}
+    def write_event(self, what: str, **facts: Any) -> None:
+        line = {"time": self._spell_time(), "event": what, **facts}
         self._lines.append(json.dumps(line, separators=(",", ":"), default=str) + "\n")
         self.flush()
 
@@ -56,5 +56,5 @@ class Log:
         try:
             stream.write("".join(lines))
             stream.flush()
-        except (OSError, ValueError):  # nobody reads the log any more: searches go on
+        except (OSError, ValueError):  # the reader of the log has gone: searches go on
             pass

@@ -1,4 +1,4 @@
-"""What the service counts about itself, for Prometheus."""
+"""The counts and latencies of a service, for Prometheus."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Meters:
-    """Requests by route and status, their seconds, the sizes of batches, and what is held now."""
+    """Counts requests by route and status, their seconds, the sizes of batches, and the codes."""
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
@@ -30,18 +30,18 @@ class Meters:
         self.codes = Gauge("rankbits_index_codes", "Codes in the index.", registry=registry)
         self.bits = Gauge("rankbits_index_bits", "Bits of a code.", registry=registry)
         self.inside = Gauge("rankbits_requests_inside", "Requests at work now.", registry=registry)
-        self._known: dict[tuple[str, str, int], tuple[Any, Any]] = {}
+        self._by_request: dict[tuple[str, str, int], tuple[Any, Any]] = {}
 
-    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+    def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one request."""
         key = (method, route, status)
-        meters = self._known.get(key)
+        meters = self._by_request.get(key)
         if meters is None:
             counter = self._requests.labels(method, route, str(status))
-            meters = self._known[key] = (counter, self._seconds.labels(route))
+            meters = self._by_request[key] = (counter, self._seconds.labels(route))
         meters[0].inc()
         meters[1].observe(seconds)
 
-    def text(self) -> bytes:
-        """All of it, as Prometheus reads it."""
+    def render(self) -> bytes:
+        """Write everything in Prometheus's text format."""
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""Thumbnails of items. They are drawn anew; the bytes of a file are never sent."""
+"""Draw thumbnails of items. The bytes of a file itself are never sent."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from rankbits import _check
 from rankbits.data.images import decode, measure
 
-SIDE = 256  # the longest a thumbnail is
-CRISP = 64  # smaller images are enlarged by whole steps, each pixel a square
+SIDE = 256  # the longest side of a thumbnail
+CRISP = 64  # images up to this side are enlarged by a whole number, each pixel a square
 
 
 def draw_file(path: str) -> tuple[bytes, str]:
-    """The middle square of an image file, at most ``SIDE`` wide, and its type."""
-    if not os.path.isfile(path):  # a pipe would keep its reader waiting for ever
+    """Draw the middle square of an image file, at most ``SIDE`` wide -> its bytes and type."""
+    if not os.path.isfile(path):  # to read a pipe could take for ever
         _check.refuse(f"{path} is not a file.")
     side = min(SIDE, *measure(path))
     pixels = decode(path, side)
@@ -24,7 +24,7 @@ def draw_file(path: str) -> tuple[bytes, str]:
 
 
 def draw_array(pixels: np.ndarray) -> tuple[bytes, str]:
-    """An image (h, w) or (h, w, channels), uint8, as PNG; small ones with pixels as squares.
+    """Draw an image (h, w) or (h, w, channels), uint8, as PNG; small ones with pixels as squares.
 
     >>> draw_array(np.zeros((8, 8), np.uint8))[1]
     'image/png'

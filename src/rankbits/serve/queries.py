@@ -1,5 +1,4 @@
-"""Turn vectors, images and texts into codes or float questions, by an encoder or by your own
-functions."""
+"""Turn vectors, images and texts into codes or float questions, by an encoder or your functions."""
 
 from __future__ import annotations
 
@@ -19,13 +18,13 @@ from rankbits.types import Codes, Questions
 
 @dataclass(frozen=True)
 class QueryReader:
-    """How a service reads queries; those of a kind that is None are refused.
+    """How a service reads queries; a kind of query whose function is None is refused.
 
     ``vector``: (n, dim) float32 -> Codes. ``image``: an open file, and ``text``: str -> one row of
-    Codes, or one embedding, which is then read as a vector is. ``dims`` are the widths a vector may
-    have, and ``fingerprint`` that of the encoder, where there is one. ``ask`` makes float questions
-    of vectors, and ``prefers_floats`` says that searches should use them unless told otherwise.
-    ``texts``: list of str -> Codes, those of texts that are added.
+    Codes, or one embedding, which is then read as a vector. ``texts``: list of str -> Codes, for
+    texts that are added. ``dims``: the widths that a vector may have. ``fingerprint``: that of the
+    encoder, where there is one. ``ask``: vectors -> float questions; ``prefers_floats``: searches
+    use them unless the request says otherwise.
     """
 
     vector: Callable[[np.ndarray], Codes] | None = None
@@ -45,18 +44,18 @@ class QueryReader:
     def check_width(self, width: int) -> None:
         """Refuse a vector of another width than ``dims``."""
         if self.dims and width not in self.dims:
-            wanted = " or ".join(map(str, self.dims))
-            reject(422, f"vector must have {wanted} numbers; got {width:,}.")
+            widths = " or ".join(map(str, self.dims))
+            reject(422, f"vector must have {widths} numbers; got {width:,}.")
 
     def check_floats(self, floats: bool | None) -> None:
-        """Refuse to ask by floats where nothing makes float questions."""
+        """Refuse a search by floats where nothing makes float questions."""
         if floats and self.ask is None:
-            reject(422, "This service has no encoder that keeps floats: ask by bits.")
+            reject(422, "This service has no encoder that keeps floats: search by bits.")
 
 
 def make_reader(encoder: Encoder | QueryReader | None) -> QueryReader:
-    """How an encoder reads queries. Vectors are its inputs where it reads vectors; embeddings,
-    which go through its quantizer alone, are always taken."""
+    """Make the reader of an encoder. A vector may always be an embedding, which only the quantizer
+    sees; where the encoder reads vectors, it may be an input too."""
     if isinstance(encoder, QueryReader) or encoder is None:
         return encoder or QueryReader()
     reads_vectors = encoder.reads.kind == "features"
@@ -83,14 +82,14 @@ def make_reader(encoder: Encoder | QueryReader | None) -> QueryReader:
 
 
 def read_query(ask: Ask, reader: QueryReader, read: Callable[[Any], Any], value: Any) -> None:
-    """Fill in the code of an image or a text, and its float question where it is asked so."""
+    """Fill in the code of an image or a text, and its float question where floats are asked for."""
     try:
         query = read(value)
     except Refusal as sentence:
         raise Rejected(422, str(sentence)) from sentence
     if isinstance(query, Codes):
         if ask.floats:
-            reject(422, "This service makes a code of it, which has no floats: ask by bits.")
+            reject(422, "This service makes a code of it, which has no floats: search by bits.")
         ask.code = query.packed[0].tobytes()
         return
     ask.vector = np.asarray(query, np.float32).reshape(-1)
@@ -100,8 +99,8 @@ def read_query(ask: Ask, reader: QueryReader, read: Callable[[Any], Any], value:
 
 
 def make_queries(asks: Sequence[Ask], reader: QueryReader) -> None:
-    """Fill in the codes of the vectors of a batch, those of one width together, and their float
-    questions where they are asked so. A vector that the encoder refuses spoils no other one."""
+    """Fill in the codes of a batch of vectors, those of one width together, and their float
+    questions where floats are asked for. A vector that the encoder refuses fails alone."""
     groups: dict[tuple[int, bool], list[Ask]] = {}
     for ask in asks:
         assert ask.vector is not None
@@ -135,7 +134,7 @@ def _encode(asks: Sequence[Ask], reader: QueryReader, floats: bool) -> None:
 
 
 def check_bits(reader: QueryReader, bits: int) -> QueryReader:
-    """Refuse an encoder whose codes are not those of the index."""
+    """Refuse an encoder whose codes have not the index's number of bits."""
     if reader.bits is not None and reader.bits != bits:
         _check.refuse(f"The encoder makes codes of {reader.bits} bits; the index holds {bits}.")
     return reader

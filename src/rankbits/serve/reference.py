@@ -1,5 +1,5 @@
-"""The description of the routes, as OpenAPI (/openapi.json) and as a plain page (/docs), which
-needs no script and no network. ``asks`` reads the bodies and words its own refusals."""
+"""Describe the routes as OpenAPI (/openapi.json) and as a plain page (/docs), which needs no script
+and no network. The schemas here only describe; ``asks`` checks the bodies."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ VECTOR: dict[str, Any] = {"type": "array", "items": {"type": "number"}, "minItem
 FINGERPRINT: dict[str, Any] = {
     **TEXT,
     "pattern": "^[0-9a-f]{16}$",
-    "description": "the encoder that made the codes; another one than the index's is refused",
+    "description": "of the encoder that made the codes; codes of another encoder are refused",
 }
 ASK: dict[str, Any] = {**TEXT, "enum": ["bits", "floats"]}
 IMAGE: dict[str, Any] = {**TEXT, "format": "binary"}
 
 
-def _object(properties: dict[str, Any], required: list[str], *one_of: str) -> dict[str, Any]:
+def _describe_object(
+    properties: dict[str, Any], required: list[str], *one_of: str
+) -> dict[str, Any]:
     choice = {"oneOf": [{"required": [name]} for name in one_of]} if one_of else {}
     shape = {"type": "object", "properties": properties, "required": required}
     return {**shape, "additionalProperties": False, **choice}
 
 
-SEARCH = _object(
+SEARCH = _describe_object(
     {
         "id": ID,
         "code": HEX,
@@ -52,7 +54,7 @@ SEARCH = _object(
     [],
     *("id", "code", "vector", "text"),
 )
-ADD = _object(
+ADD = _describe_object(
     {
         "ids": IDS,
         "codes": {"type": "array", "items": HEX},
@@ -63,13 +65,13 @@ ADD = _object(
     ["ids"],
     *("codes", "vectors", "texts"),
 )
-REMOVE = _object({"ids": IDS}, ["ids"])
-ERROR = _object({"error": TEXT}, ["error"])
+REMOVE = _describe_object({"ids": IDS}, ["ids"])
+ERROR = _describe_object({"error": TEXT}, ["error"])
 REFUSALS = (400, 401, 403, 404, 405, 408, 409, 413, 415, 421, 422, 431, 503)
 
 
 def describe(routes: Sequence[Route], limits: Limits) -> dict[str, Any]:
-    """The OpenAPI document of routes."""
+    """Make the OpenAPI document of routes."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _describe_route(route, limits)
@@ -78,42 +80,39 @@ def describe(routes: Sequence[Route], limits: Limits) -> dict[str, Any]:
 
 
 def _describe_route(route: Route, limits: Limits) -> dict[str, Any]:
-    parameters = [_parameter(name, "path", TEXT) for name in re.findall(r"\{(\w+)\}", route.path)]
+    parameters = [
+        _describe_parameter(name, "path", TEXT) for name in re.findall(r"\{(\w+)\}", route.path)
+    ]
     for name, (default, least, most) in route.query.items():
         most = limits.k if most is None else most
         number = {"type": "integer", "default": default, "minimum": least, "maximum": most}
-        parameters.append(_parameter(name, "query", number))
+        parameters.append(_describe_parameter(name, "query", number))
     for name in route.words:
         kind = {"histogram": {"type": "boolean"}, "ask": ASK}.get(name, TEXT)
-        parameters.append(_parameter(name, "query", kind))
+        parameters.append(_describe_parameter(name, "query", kind))
     if route.token:
         token = {**TEXT, "description": "Bearer TOKEN"}
-        parameters.append(_parameter("Authorization", "header", token))
-    refused = {"description": "Refused, in one sentence.", "content": _content(ERROR)}
+        parameters.append(_describe_parameter("Authorization", "header", token))
+    content = {"application/json": {"schema": ERROR}}
+    refused = {"description": "Refused, in one sentence.", "content": content}
     replies = {"200": {"description": "Answered."}, **{str(s): refused for s in REFUSALS}}
-    told = {"description": route.about, "parameters": parameters, "responses": replies}
+    facts = {"description": route.about, "parameters": parameters, "responses": replies}
     if route.body is not None:
-        told["requestBody"] = {"required": True, "content": _content(route.body)}
+        content = {"application/json": {"schema": route.body}}
+        facts["requestBody"] = {"required": True, "content": content}
     elif route.image:
-        told["requestBody"] = {"required": True, "content": _content(IMAGE, "image/*")}
-    return told
+        facts["requestBody"] = {"required": True, "content": {"image/*": {"schema": IMAGE}}}
+    return facts
 
 
-def _parameter(
-    name: str, where: str, schema: dict[str, Any], required: bool | None = None
-) -> dict[str, Any]:
-    needed = where != "query" if required is None else required
-    return {"name": name, "in": where, "required": needed, "schema": schema}
+def _describe_parameter(name: str, where: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": where, "required": where != "query", "schema": schema}
 
 
-def _content(schema: dict[str, Any], kind: str = "application/json") -> dict[str, Any]:
-    return {kind: {"schema": schema}}
+def render_page(openapi: dict[str, Any]) -> str:
+    """Make the page of /docs: a section for each route.
 
-
-def page(openapi: dict[str, Any]) -> str:
-    """One section for each route.
-
-    >>> "GET /health" in page({"info": {"title": "t", "version": "1"}, "paths": {
+    >>> "GET /health" in render_page({"info": {"title": "t", "version": "1"}, "paths": {
     ...     "/health": {"get": {"description": "Up?"}}}})
     True
     """

@@ -1,4 +1,4 @@
-"""Listening: a service on a socket, until a signal ends it."""
+"""Run a service on a socket until a signal ends it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
     from rankbits.serve.app import App
     from rankbits.serve.crowd import Crowd
 
-GRACE = 30  # seconds that requests in flight are given at the end
+GRACE = 30  # seconds in which requests in flight are answered at the end
 MOST = 4096  # connections
 BACKLOG = 1024  # connections that wait to be accepted
-SENT = 1 << 17  # bytes of answers that the system takes for a client that does not read
+SENT = 1 << 17  # bytes of answers that the system buffers for a client that does not read
 
 
 def is_loopback(host: str) -> bool:
-    """
+    """Say whether a host is this machine itself.
+
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)
     """
@@ -38,8 +39,9 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def choose_most_connections() -> int:
-    """How many connections may be open: so many that files, and those just accepted, have room."""
+def choose_connection_limit() -> int:
+    """Choose how many connections may be open: at most half of the files that the system allows,
+    so that other files, and connections just accepted, have room."""
     try:
         import resource
     except ImportError:
@@ -53,7 +55,7 @@ def choose_most_connections() -> int:
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens there; port 0 is any free one."""
+    """Open a socket that listens on an address; port 0 is any free one."""
     _check.whole("port", port, 0)
     if port > 65535:
         _check.refuse(f"port must be at most 65535; got {port}.")
@@ -63,7 +65,7 @@ def open_socket(host: str, port: int) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT)  # of its connections too
         listening.bind((host, port))
-        listening.listen(BACKLOG)  # so that whoever reads where it is finds it there
+        listening.listen(BACKLOG)  # before its address is printed
     except OSError as error:
         listening.close()
         _check.refuse(f"Cannot listen on {host}, port {port}: {error.strerror or error}.")
@@ -73,7 +75,7 @@ def open_socket(host: str, port: int) -> socket.socket:
 def create_app(
     service: Service, *, log: Log | None = None, hosts: frozenset[str] | None = None
 ) -> App:
-    """The routes of a service, ready to answer; a missing extra is refused."""
+    """Make the app that answers for a service; a missing extra is refused."""
     try:
         from rankbits.serve.app import App
     except ImportError:
@@ -84,14 +86,14 @@ def create_app(
 async def listen(
     app: App, listening: socket.socket, ended: asyncio.Event, begin: Callable[[Crowd], object]
 ) -> None:
-    """Answer on a socket until ``ended`` is set; then finish what is in flight, close the index.
-    ``begin`` is called when requests and signals are heard."""
+    """Answer on a socket until ``ended`` is set; then finish what is in flight and close the index.
+    ``begin`` is called once requests and signals are received."""
     from rankbits.serve.crowd import Crowd
 
-    loop, crowd = asyncio.get_running_loop(), Crowd(app, choose_most_connections())
-    server = await loop.create_server(crowd.meet, sock=listening, backlog=BACKLOG)
+    loop, crowd = asyncio.get_running_loop(), Crowd(app, choose_connection_limit())
+    server = await loop.create_server(crowd.make_connection, sock=listening, backlog=BACKLOG)
     watching = asyncio.create_task(crowd.watch())
-    # signals reach the main thread only, and Windows' event loop takes none: there ``ended`` alone
+    # only a main thread receives signals, and not on Windows: elsewhere the caller sets ``ended``
     with suppress(NotImplementedError, RuntimeError, ValueError):
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)
@@ -101,11 +103,11 @@ async def listen(
     await crowd.finish(GRACE)
     watching.cancel()
     await loop.run_in_executor(None, app.service.close)
-    app.log.event("stopped")
+    app.log.write_event("stopped")
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    """Run to the end in uvloop, where it is installed."""
+    """Run to the end, in uvloop where it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -122,10 +124,10 @@ def serve(
     say: Callable[[str], object] = print,
     log: Log | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; requests in flight are answered, then the index is closed.
+    """Serve until SIGTERM or SIGINT; then answer the requests in flight and close the index.
 
-    On a loopback address only requests to a loopback name are answered. Elsewhere anybody who can
-    reach the machine can search; writing needs the token in any case.
+    On a loopback address only requests to a loopback name are answered. On any other address
+    anybody who can reach the machine can search. Writing always needs the token.
     """
     loopback = is_loopback(host)
     hosts = frozenset(("localhost", "127.0.0.1", "[::1]", host, f"[{host}]")) if loopback else None
@@ -136,13 +138,13 @@ def serve(
     url = f"http://{shown}:{listening.getsockname()[1]}/"
     reach = "" if loopback else " Anybody who can reach this machine can search it."
     writes = "Writing needs the token." if service.writable else "Read-only: no token was given."
-    # a thread that wants the interpreter gets it within half a millisecond, not five: searches
-    # end in threads, and their answers should not wait for the loop's turn to end
+    # searches end in threads: half a millisecond instead of five until they get the interpreter,
+    # or their answers would wait for the event loop
     sys.setswitchinterval(0.0005)
     rows, bits = service.index.count(), service.index.bits
 
     def begin(crowd: Crowd) -> None:
-        app.log.event("started", count=rows, bits=bits)
+        app.log.write_event("started", count=rows, bits=bits)
         say(f"{url} serves {rows:,} codes of {bits} bits. {writes}{reach}")
         sys.stdout.flush()
 

@@ -1,7 +1,7 @@
-"""Uploaded images: what may reach the decoder.
+"""Check uploaded images before they reach the decoder.
 
-Only the pixels of an upload are used: it is decoded, under limits, in a fixed list of formats, and
-its bytes are neither kept nor sent to anybody. So it does not matter what else the bytes may be.
+Only the pixels of an upload are used. Its bytes are decoded, under limits, in a fixed list of
+formats, and are neither stored nor sent to anybody; so what else they may contain does no harm.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ STARTS = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"RIFF", b"GIF87a", b"GIF89a", 
 
 
 class Upload(io.BytesIO):
-    """The bytes of an upload, which sentences about files call "The upload"."""
+    """The bytes of an upload; refusals that name a file call it "The upload"."""
 
     def __str__(self) -> str:
         return "The upload"
@@ -24,7 +24,7 @@ class Upload(io.BytesIO):
 def check_upload(raw: bytes, pixels: int) -> Upload:
     """Check the format and the size of an upload by its header, and return it."""
     if not raw:
-        reject(422, "The upload is empty; an image is wanted.")
+        reject(422, "The upload must be an image; it is empty.")
     if not raw.startswith(STARTS):
         reject(415, "The upload must be a PNG, JPEG, WebP, GIF or BMP image; it is none of them.")
     upload = Upload(raw)

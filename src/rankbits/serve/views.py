@@ -21,7 +21,7 @@ from rankbits.serve.items import Items
 from rankbits.types import Codes, Questions, Results
 
 
-class Frozen:
+class LocalView:
     """A ``HammingIndex`` (in memory, a file, DuckDB) at one moment."""
 
     def __init__(self, index: HammingIndex, labels: Labels) -> None:
@@ -31,8 +31,8 @@ class Frozen:
     def search(self, queries: Codes | Questions, k: int, among: np.ndarray | None) -> Results:
         allowed = scan.list_candidates(self.state, None, among, len(queries))
 
-        def find(asked: Codes | LaidOut, count: int) -> Results:
-            return scan.topk(self.state, asked, count, allowed)
+        def find(queries: Codes | LaidOut, k: int) -> Results:
+            return scan.topk(self.state, queries, k, allowed)
 
         if isinstance(queries, Questions):
             state = self.state
@@ -40,8 +40,8 @@ class Frozen:
             return search_questions(queries, k, find, state.codes, inverses_of=lengths_of)
         return find(queries, k)
 
-    def codes_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Packed codes of ids, and which are here."""
+    def find_codes(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Find the packed codes of ids, and which of the ids are here."""
         out = np.zeros((len(ids), -(-self.bits // 64)), np.uint64)
         here = np.zeros(len(ids), bool)
         for segment in self.state.segments:
@@ -52,14 +52,14 @@ class Frozen:
         return out.view(np.uint8)[:, : (self.bits + 7) // 8], here
 
     def holds(self, name: int | str) -> bool:
-        """Whether an id is here."""
+        """Say whether an id is here."""
         try:
-            return bool(self.codes_of(parse_ids(name))[1].all())
+            return bool(self.find_codes(parse_ids(name))[1].all())
         except Refusal:
             return False
 
     def list_ids(self, offset: int, limit: int) -> list[Any]:
-        """Ids by order of insertion, without making the column of all."""
+        """List ids in the order of insertion, without reading all of them."""
         ids: list[Any] = []
         for segment in self.state.segments:
             if offset >= segment.live:
@@ -74,33 +74,33 @@ class Frozen:
                 break
         return ids
 
-    def counts(
+    def count_distances(
         self, queries: Codes, labels: np.ndarray | None, among: np.ndarray | None
     ) -> np.ndarray:
-        """(Q, bits + 1, 2) items by distance, relevant or not."""
+        """Count items by distance and by whether they are relevant -> (Q, bits + 1, 2)."""
         total = np.zeros((len(queries), self.bits + 1, 2), np.int64)
         for segment in self.state.segments:
-            theirs = None if labels is None else self._labels.of(segment)
+            theirs = None if labels is None else self._labels.read(segment)
             if among is not None:
                 rows = segment.find(among)
-                total += _count_distances(
-                    queries, segment, labels, theirs, np.unique(rows[rows >= 0])
-                )
+                total += _count(queries, segment, labels, theirs, np.unique(rows[rows >= 0]))
             else:
-                total += _count_distances(queries, segment, labels, theirs, None)
-                if segment.alive is not None:  # the removed are few: counted, and taken away
+                total += _count(queries, segment, labels, theirs, None)
+                if segment.alive is not None:  # few rows are removed: quicker to subtract them
                     gone = np.flatnonzero(~segment.alive)
-                    total -= _count_distances(queries, segment, labels, theirs, gone)
+                    total -= _count(queries, segment, labels, theirs, gone)
         return total
 
 
-def _count_distances(
+def _count(
     queries: Codes,
     segment: Segment,
     labels: np.ndarray | None,
     theirs: np.ndarray | None,
     rows: np.ndarray | None,
 ) -> np.ndarray:
+    """Count the distances to the rows of a segment, all where ``rows`` is None; ``theirs`` are
+    the labels of its rows."""
     block = segment.words
     if rows is not None:
         if not len(rows):
@@ -119,7 +119,7 @@ class Labels:
         self._items = items
         self._by_segment: WeakKeyDictionary[Segment, np.ndarray] = WeakKeyDictionary()
 
-    def of(self, segment: Segment) -> np.ndarray | None:
+    def read(self, segment: Segment) -> np.ndarray | None:
         if self._items is None or self._items.labels is None:
             return None
         theirs = self._by_segment.get(segment)
@@ -132,8 +132,8 @@ class Labels:
         return theirs
 
 
-class Elsewhere:
-    """A database that is asked over a connection."""
+class RemoteView:
+    """A database server, which answers over a connection."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
@@ -145,15 +145,15 @@ class Elsewhere:
     def search(self, queries: Codes | Questions, k: int, among: np.ndarray | None) -> Results:
         return self._index.search(queries, k, among=among)
 
-    def codes_of(self, ids: np.ndarray) -> None:
+    def find_codes(self, ids: np.ndarray) -> None:
         return None
 
-    def counts(self, queries: Codes, labels: Any, among: Any) -> None:
+    def count_distances(self, queries: Codes, labels: Any, among: Any) -> None:
         return None
 
 
-IndexView = Frozen | Elsewhere
+IndexView = LocalView | RemoteView
 
 
 def take_view(index: Index, labels: Labels) -> IndexView:
-    return Frozen(index, labels) if isinstance(index, HammingIndex) else Elsewhere(index)
+    return LocalView(index, labels) if isinstance(index, HammingIndex) else RemoteView(index)

@@ -32,7 +32,7 @@ ADVICE = {401: "www-authenticate: Bearer\r\n", 503: "retry-after: 1\r\n"}
 
 @dataclass
 class Request:
-    """One request. ``refusal`` is there where it is refused by its head alone."""
+    """One request. ``refusal``: why it is refused, where its head alone says so."""
 
     method: str = "-"
     url: bytes = b""
@@ -42,9 +42,9 @@ class Request:
     route: Route | None = None
     values: dict[str, str] = field(default_factory=dict)  # parts of the path, and the query
     refusal: Rejected | None = None
-    name: str = ""
+    id: str = ""
     began: float = field(default_factory=perf_counter)
-    held: int = 0  # bytes that it is reckoned to cost until it is answered
+    held: int = 0  # bytes that it counts as until it is answered
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1").strip()
@@ -59,30 +59,29 @@ class Reply:
     kind: str = "application/json"
     headers: str = ""
 
-    def to_bytes(self, name: str, *, close: bool, head_only: bool = False) -> bytes:
-        """The reply to the request ``name`` as it is sent, with the headers that all replies
-        have."""
+    def to_bytes(self, request_id: str, *, close: bool, head_only: bool = False) -> bytes:
+        """Write the reply as it is sent, with the headers that all replies have."""
         last = "connection: close\r\n" if close else ""
         head = (
             f"HTTP/1.1 {self.status} {PHRASES[self.status]}\r\ncontent-type: {self.kind}\r\n"
-            f"content-length: {len(self.body)}\r\n{self.headers}{SAFE}x-request-id: {name}\r\n"
-            f"{last}\r\n"
+            f"content-length: {len(self.body)}\r\n{self.headers}{SAFE}"
+            f"x-request-id: {request_id}\r\n{last}\r\n"
         )
         return head.encode() if head_only else head.encode() + self.body
 
 
-def refuse(error: Rejected) -> Reply:
-    """The reply to a request that is refused."""
+def make_refusal(error: Rejected) -> Reply:
+    """Make the reply to a request that is refused."""
     body = dumps({"error": str(error)})
     return Reply(body, error.status, headers=ADVICE.get(error.status, ""))
 
 
-def _constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
 def loads(raw: bytes) -> Any:
-    """The value of a body. ``NaN`` and ``Infinity``, which JSON lacks, are refused.
+    """Read the JSON of a body; ``NaN`` and ``Infinity``, which JSON lacks, are refused.
 
     >>> loads(b'{"k": 3}')
     {'k': 3}
@@ -90,13 +89,14 @@ def loads(raw: bytes) -> Any:
     try:
         if orjson is not None:
             return orjson.loads(raw)
-        return json.loads(raw.decode(), parse_constant=_constant)
+        return json.loads(raw.decode(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         reject(400, "The body must be JSON in UTF-8, without NaN or Infinity.")
 
 
 def dumps(value: Any) -> bytes:
-    """
+    """Write a value as compact JSON.
+
     >>> dumps({"k": 3})
     b'{"k":3}'
     """

@@ -30,7 +30,7 @@ SUMS = {
 
 
 def read_ten(root: Path) -> published.Dataset:
-    """CIFAR-10: 60,000 images of 32 x 32 in 10 classes; parts ``train`` and ``test``."""
+    """Read CIFAR-10: 60,000 images of 32 x 32 in 10 classes; parts ``train`` and ``test``."""
     folder = root / "cifar-10-batches-bin"
     _refuse_pickles(folder, root / "cifar-10-batches-py", "CIFAR-10")
     batches = [_read_records(folder / name, 1, (10,), SUMS) for name in BATCHES]
@@ -44,7 +44,7 @@ def read_ten(root: Path) -> published.Dataset:
 
 
 def read_hundred(root: Path) -> published.Dataset:
-    """CIFAR-100: 60,000 images in 100 classes of 20 categories; parts ``train`` and ``test``."""
+    """Read CIFAR-100: 60,000 images, 100 classes, 20 categories; parts ``train`` and ``test``."""
     folder = root / "cifar-100-binary"
     _refuse_pickles(folder, root / "cifar-100-python", "CIFAR-100")
     train, test = (
@@ -74,7 +74,7 @@ def _refuse_pickles(wanted: Path, other: Path, name: str) -> None:
 def _read_records(
     path: Path, heads: int, most: tuple[int, ...], sums: dict[str, str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Labels (n, heads) int64 and images (n, 32, 32, 3) uint8 of one file."""
+    """Read labels (n, heads) int64 and images (n, 32, 32, 3) uint8 from one file."""
     raw = published.read_bytes(path, "the binary version of CIFAR")
     size = heads + 3072
     if not raw or len(raw) % size:
@@ -91,6 +91,6 @@ def _read_records(
 
 
 def _read_names(path: Path, wanted: int) -> tuple[str, ...]:
-    """Names of labels from the file beside the records, or none."""
+    """Read the names of labels from the file beside the records, or none."""
     names = path.read_text("utf-8").split() if path.is_file() else []
     return tuple(names) if len(names) == wanted else ()

@@ -1,7 +1,7 @@
 """CLINC150 (S. Larson et al., 2019): 22,500 short texts of 150 intents in 10 domains.
 
-``clinc150/data_full.json`` and ``domains.json`` as published; what is outside every intent is left
-out. ``clinc150/minilm.npz`` holds the texts as unit vectors of MiniLM-L6-v2: ``SCRIPT`` writes it.
+``clinc150/data_full.json`` and ``domains.json`` as published; texts without an intent are left out.
+``clinc150/minilm.npz`` holds the texts as unit vectors of MiniLM-L6-v2: ``SCRIPT`` writes it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ SUMS = {
 
 
 def read(root: Path) -> published.Dataset:
-    """Embeddings float32 with intents as classes and domains as categories.
+    """Read embeddings float32 with intents as classes and domains as categories.
 
-    Parts ``train``, ``val`` and ``test``, and ``once``: the rows whose embedding no row before has.
+    Parts ``train``, ``val``, ``test``, and ``once``: rows whose embedding no earlier row has.
     """
     texts, intents, sizes = read_texts(root)
     intents_of = _read_json(root / "clinc150" / "domains.json")
@@ -46,23 +46,23 @@ def read(root: Path) -> published.Dataset:
 
 
 def read_texts(root: Path) -> tuple[list[str], list[str], dict[str, int]]:
-    """The texts in the publisher's order, the intent of each, and how many each part has."""
+    """Read the texts in the publisher's order, the intent of each, and how many each part has."""
     parts = _read_json(root / "clinc150" / "data_full.json")
     texts, intents = zip(*(pair for part in PARTS for pair in parts[part]), strict=True)
     return list(texts), list(intents), {part: len(parts[part]) for part in PARTS}
 
 
-def sum_of(texts: list[str]) -> str:
-    """What tells that embeddings are those of these texts, in this order.
+def hash_texts(texts: list[str]) -> str:
+    """Hash texts in their order, to tell whether embeddings are of these texts.
 
-    >>> sum_of(["a", "b"]) == sum_of(["b", "a"])
+    >>> hash_texts(["a", "b"]) == hash_texts(["b", "a"])
     False
     """
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
 def _read_json(path: Path) -> Any:
-    """What a file holds, once its sum says that it is the publisher's."""
+    """Read a JSON file after its sum has shown that it is the publisher's."""
     raw = published.read_bytes(path, "the file of CLINC150")
     published.check_sum(path, raw, SUMS)
     return json.loads(raw)
@@ -76,6 +76,6 @@ def _read_embeddings(root: Path, texts: list[str]) -> np.ndarray:
     rows = arrays.get("embeddings")
     if rows is None or rows.ndim != 2 or rows.dtype.kind != "f" or len(rows) != len(texts):
         _check.refuse(f"{path} must hold 'embeddings', {len(texts):,} rows; '{SCRIPT}' writes it.")
-    if facts.get("texts") != sum_of(texts):
+    if facts.get("texts") != hash_texts(texts):
         _check.refuse(f"{path} holds embeddings of other texts; '{SCRIPT}' writes these.")
     return _check.finite(f"embeddings of {path}", rows.astype(np.float32))

@@ -18,26 +18,26 @@ from rankbits.papers.publishers import published
 
 
 def read(root: Path) -> published.Dataset:
-    """Images that have at least one label, multi-hot; parts ``train`` and ``val``."""
+    """Read images that have at least one label, multi-hot; parts ``train`` and ``val``."""
     folder = root / "coco"
     notes = folder / "annotations"
     later = (notes / "instances_train2017.json").is_file()
     year = 2017 if later and not (notes / "instances_train2014.json").is_file() else 2014
     names: tuple[str, ...] = ()
     paths: list[str] = []
-    labels, sizes, bare = [], {}, 0
+    labels, sizes, unlabelled = [], {}, 0
     for part in ("train", "val"):
         source = notes / f"instances_{part}{year}.json"
         files, hot, classes = _read_instances(source)
         if names and classes != names:
             _check.refuse(f"{source} must have the categories of the other part; it has others.")
         names = classes
-        kept = np.flatnonzero(hot.any(axis=1))
-        bare += len(files) - len(kept)
-        paths += [str(folder / f"{part}{year}" / files[row]) for row in kept]
-        labels.append(hot[kept])
-        sizes[part] = len(kept)
-    note = f"{bare:,} images without a label are left out." if bare else ""
+        rows = np.flatnonzero(hot.any(axis=1))
+        unlabelled += len(files) - len(rows)
+        paths += [str(folder / f"{part}{year}" / files[row]) for row in rows]
+        labels.append(hot[rows])
+        sizes[part] = len(rows)
+    note = f"{unlabelled:,} images without a label are left out." if unlabelled else ""
     examples = Examples(
         published.open_images(paths, "COCO"), np.concatenate(labels), class_names=names
     )
@@ -45,7 +45,7 @@ def read(root: Path) -> published.Dataset:
 
 
 def _read_instances(path: Path) -> tuple[list[str], np.ndarray, tuple[str, ...]]:
-    """File names, multi-hot labels and the names of the labels of one annotation file."""
+    """Read the file names, multi-hot labels and names of labels of one annotation file."""
     raw = published.read_bytes(path, "the instance annotations of COCO")
     try:
         table: dict[str, Any] = json.loads(raw)
@@ -59,4 +59,4 @@ def _read_instances(path: Path) -> tuple[list[str], np.ndarray, tuple[str, ...]]
             hot[tuple(np.array(pairs).T)] = True
         return files, hot, tuple(str(kind["name"]) for kind in kinds)
     except (ValueError, KeyError, TypeError, RecursionError):
-        _check.refuse(f"{path} is truncated, damaged or no instance annotations of COCO.")
+        _check.refuse(f"{path} is truncated, damaged or not COCO's instance annotations.")

@@ -1,7 +1,7 @@
 """CUB-200-2011 (C. Wah et al., 2011): 11,788 photographs of 200 kinds of birds.
 
 ``CUB_200_2011/images/001.Black_footed_Albatross/*.jpg`` and so on. Families are categories: the
-last word of a kind's name says which, but for a few kinds whose word is shared by two families.
+last word of a kind's name says which, except where two families share that word.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ FAMILY_OF = {word: family for family, words in FAMILIES.items() for word in word
 
 
 def read(root: Path) -> published.Dataset:
-    """Parts ``train``, the kinds 1 to 100, and ``test``, the kinds 101 to 200."""
+    """Read the photographs; part ``train`` has the kinds 1 to 100, ``test`` those from 101 on."""
     folder = root / "CUB_200_2011" / "images"
     if not folder.is_dir():
         published.refuse_missing(folder, "one folder of images for each of the 200 kinds")
@@ -78,7 +78,7 @@ def read(root: Path) -> published.Dataset:
 
 
 def find_family(kind: str) -> str:
-    """The family of a kind, by its name or by the last word of it.
+    """Find the family of a kind, by its name or its last word.
 
     >>> find_family("019.Gray_Catbird"), find_family("001.Black_footed_Albatross")
     ('Mimidae', 'Diomedeidae')
@@ -86,5 +86,5 @@ def find_family(kind: str) -> str:
     name = kind.partition(".")[2]
     family = FAMILY_OF.get(name) or FAMILY_OF.get(name.rpartition("_")[2])
     if family is None:
-        _check.refuse(f"{kind} is no kind of bird of {NAME}.")
+        _check.refuse(f"{kind} is not a kind of bird in {NAME}.")
     return family

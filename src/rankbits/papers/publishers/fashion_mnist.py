@@ -1,6 +1,6 @@
 """Fashion-MNIST (Zalando, 2017): ``fashion-mnist/{train,t10k}-{images-idx3,labels-idx1}-ubyte.gz``.
 
-Sums are of what the archives hold, for some distributions compress them anew.
+Sums are of the unpacked files, because some distributions compress them differently.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_BYTES = 1 << 28
 
 
 def read(root: Path) -> published.Dataset:
-    """70,000 grey images of 28 x 28 in 10 classes; parts ``train`` and ``test``."""
+    """Read 70,000 grey images of 28 x 28 in 10 classes; parts ``train`` and ``test``."""
     folder = root / "fashion-mnist"
     images, labels = [], []
     for part in ("train", "t10k"):
@@ -42,8 +42,8 @@ def read(root: Path) -> published.Dataset:
 
 
 def _read_idx(path: Path, axes: int) -> np.ndarray:
-    """An idx file of bytes, packed (``.gz``) or not: magic, sizes, then the values. Its sum says
-    that it is the publisher's, so that its header needs no check."""
+    """Read an idx file of bytes, packed (``.gz``) or not: magic, sizes, then the values. Its sum
+    shows that it is the publisher's, so its header needs no check."""
     packed = path.with_name(f"{path.name}.gz")
     if not packed.is_file() and not path.is_file():
         published.refuse_missing(packed, "the four files of Fashion-MNIST")

@@ -13,7 +13,7 @@ CLASSES = 100
 
 
 def read(root: Path) -> published.Dataset:
-    """Parts ``train`` and ``val``."""
+    """Read the images; parts ``train`` and ``val``."""
     paths: list[str] = []
     wnids: list[str] = []
     sizes = {}

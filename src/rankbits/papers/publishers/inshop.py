@@ -21,7 +21,7 @@ PARTS = ("train", "query", "gallery")
 
 
 def read(root: Path) -> published.Dataset:
-    """Parts ``train``, ``query`` and ``gallery``."""
+    """Read the images; parts ``train``, ``query`` and ``gallery``."""
     folder = root / "inshop"
     beside = folder / "list_eval_partition.txt"
     source = beside if beside.is_file() else folder / "Eval" / "list_eval_partition.txt"

@@ -18,7 +18,7 @@ DIM = 512
 
 
 def read(root: Path) -> published.Dataset:
-    """GIST descriptors float32; part ``all``. With no labels every image is a class of its own."""
+    """Read GIST descriptors float32; part ``all``. Without labels every image is its own class."""
     plain = root / "labelme" / "LabelMe_gist.npz"
     matlab = plain.with_suffix(".mat")
     if not plain.is_file() and not matlab.is_file():
@@ -39,5 +39,5 @@ def _read_matlab(path: Path) -> Any:
         _check.refuse(f"{path} needs the package scipy: pip install scipy, or put an .npz there.")
     try:
         return loadmat(path, variable_names=["gist"]).get("gist")
-    except Exception:  # what a damaged file makes the parser raise has no end
+    except Exception:  # a damaged file may make the parser raise anything
         _check.refuse(f"{path} is truncated, damaged or of MATLAB's format 7.3; put an .npz there.")

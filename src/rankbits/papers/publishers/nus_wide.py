@@ -21,9 +21,9 @@ FREQUENT = 21
 
 
 def read(root: Path) -> published.Dataset:
-    """Images with at least one of the 21 most frequent labels, multi-hot over those; part ``all``.
+    """Read images with at least one of the 21 most frequent labels, multi-hot; part ``all``.
 
-    As many images have left Flickr, those that are not on disk are left out and counted.
+    Images that are not on disk are left out and counted, because many have left Flickr.
     """
     folder = root / "nus-wide"
     names = _read_names(folder / "ImageList" / "Imagelist.txt")
@@ -32,13 +32,13 @@ def read(root: Path) -> published.Dataset:
     frequent = np.sort(np.lexsort((np.arange(len(concepts)), -hot.sum(axis=0)))[:FREQUENT])
     hot = hot[:, frequent]
     on_disk = _list_files(folder / "Flickr")
-    here = np.fromiter((name in on_disk for name in names), bool, len(names))
+    exists = np.fromiter((name in on_disk for name in names), bool, len(names))
     labelled = hot.any(axis=1)
-    rows = np.flatnonzero(labelled & here)
+    rows = np.flatnonzero(labelled & exists)
     if not len(rows):
         _check.refuse(f"{folder / 'Flickr'} holds no image that {folder / 'ImageList'} names.")
     files = ImageFiles(np.array([str(folder / "Flickr" / names[row]) for row in rows]))
-    lost = int((labelled & ~here).sum())
+    lost = int((labelled & ~exists).sum())
     note = f"{lost:,} images of the {FREQUENT} labels are not on disk and left out." if lost else ""
     return published.Dataset(
         Examples(files, hot[rows], class_names=tuple(concepts[i] for i in frequent)),
@@ -56,7 +56,7 @@ def _read_names(path: Path) -> list[str]:
 
 
 def _read_labels(folder: Path, rows: int) -> tuple[list[str], np.ndarray]:
-    """Concepts in alphabetical order and (n, concepts) bool."""
+    """Read the concepts in alphabetical order, and (n, concepts) bool."""
     files = sorted(folder.glob("Labels_*.txt"))
     if not files:
         published.refuse_missing(folder / "Labels_airport.txt", "the ground truth of NUS-WIDE")
@@ -72,7 +72,7 @@ def _read_labels(folder: Path, rows: int) -> tuple[list[str], np.ndarray]:
 
 
 def _list_files(folder: Path) -> set[str]:
-    """``concept/file.jpg`` of every image there is: one listing is quicker than 269,648 looks."""
+    """List ``concept/file.jpg`` of every image on disk, which is quicker than to look for each."""
     if not folder.is_dir():
         published.refuse_missing(folder, "the images of NUS-WIDE")
     return {

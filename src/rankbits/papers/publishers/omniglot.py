@@ -1,8 +1,8 @@
 """Omniglot (B. Lake et al., 2015): drawings of 1,623 characters in 50 alphabets.
 
-``omniglot/images_background.zip`` and ``images_evaluation.zip``, read where they are, or the
-folders they unpack to, ``images_background/Alphabet/characterNN/*.png``. As in the files, ink is 0
-and paper 255. Alphabets are categories. Sums are of the pixels, for the archives exist packed anew.
+``omniglot/images_background.zip`` and ``images_evaluation.zip``, or the folders they unpack to,
+``images_background/Alphabet/characterNN/*.png``. Ink is 0 and paper 255, as in the files. Alphabets
+are categories. Sums are of the pixels, because the archives exist in several packings.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ SUMS = {
 
 
 def read(root: Path) -> published.Dataset:
-    """32,460 grey images of 105 x 105; parts ``background`` and ``evaluation``."""
-    shown, alphabets, characters = [], [], []
+    """Read 32,460 grey images of 105 x 105; parts ``background`` and ``evaluation``."""
+    parts, alphabets, characters = [], [], []
     for part in SUMS:
-        images, of = _read_part(root / "omniglot" / part)
-        shown.append(images)
-        alphabets += [alphabet for alphabet, _ in of]
-        characters += [f"{alphabet}/{character}" for alphabet, character in of]
+        images, names = _read_part(root / "omniglot" / part)
+        parts.append(images)
+        alphabets += [alphabet for alphabet, _ in names]
+        characters += [f"{alphabet}/{character}" for alphabet, character in names]
     labels, class_names = published.number_names(characters)
     categories, category_names = published.number_names(alphabets)
     return published.Dataset(
-        Examples(np.concatenate(shown), labels, categories, class_names, category_names),
-        published.split_in_order(background=len(shown[0]), evaluation=len(shown[1])),
+        Examples(np.concatenate(parts), labels, categories, class_names, category_names),
+        published.split_in_order(background=len(parts[0]), evaluation=len(parts[1])),
     )
 
 
 def _read_part(folder: Path) -> tuple[np.ndarray, list[tuple[str, str]]]:
-    """Images (n, 105, 105, 1) in the order of their names, and (alphabet, character) of each."""
-    images, of = [], []
-    for name, raw in _list_drawings(folder):
+    """Read images (n, 105, 105, 1) in the order of their names, and (alphabet, character) each."""
+    images, names = [], []
+    for name, raw in _read_drawings(folder):
         alphabet, character, _ = name.split("/")
         images.append(_decode(f"{folder}/{name}", raw))
-        of.append((alphabet, character))
+        names.append((alphabet, character))
     if not images:
         _check.refuse(f"{folder} must hold Alphabet/characterNN/*.png; it holds none.")
     pixels = np.stack(images)
     published.check_sum(folder, np.packbits(pixels == 0), SUMS)
-    return pixels[..., None], of
+    return pixels[..., None], names
 
 
-def _list_drawings(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """``Alphabet/characterNN/file.png`` and its bytes, sorted by name, from a zip or a folder."""
+def _read_drawings(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Read ``Alphabet/characterNN/file.png`` and its bytes, by name, from a zip or a folder."""
     archive = folder.with_name(f"{folder.name}.zip")
     if archive.is_file():
         yield from _unpack(archive, f"{folder.name}/")
@@ -71,8 +71,8 @@ def _list_drawings(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _unpack(archive: Path, start: str) -> list[tuple[str, bytes]]:
-    """The drawings of a zip; a RuntimeError of zipfile is an entry that is encrypted or packed by a
-    method it does not know."""
+    """Unpack the drawings of a zip. zipfile raises RuntimeError at an entry that is encrypted or
+    packed by a method it does not know."""
     drawings = []
     try:
         with zipfile.ZipFile(archive) as packed:
@@ -100,6 +100,6 @@ def _decode(name: str, raw: bytes) -> np.ndarray:
             if image.size == (SIDE, SIDE):
                 return np.asarray(image.convert("L"), np.uint8)
     except Exception:
-        # whatever a damaged file makes the decoder raise, the file is what is wrong
+        # a damaged file may make the decoder raise anything
         _check.refuse(f"{name} is truncated, damaged or not a PNG file.")
     _check.refuse(f"{name} must be of {SIDE} x {SIDE} pixels; got {image.size}.")

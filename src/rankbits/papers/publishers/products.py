@@ -17,7 +17,7 @@ FORM = "image_id class_id super_class_id path"
 
 
 def read(root: Path) -> published.Dataset:
-    """Parts ``train`` and ``test``, of different products."""
+    """Read the images; parts ``train`` and ``test`` have different products."""
     folder = root / "Stanford_Online_Products"
     lists = [
         published.read_list(folder / f"Ebay_{part}.txt", FORM, f"the lists of {NAME}", skip=1)

@@ -1,5 +1,4 @@
-"""What every reader of a published dataset returns, and what the readers share: refusing what is
-missing or not the publisher's, reading lists, numbering names."""
+"""What every reader of a published dataset returns, and the functions that the readers share."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from rankbits.data.tables import read_fields
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A dataset as published: all its examples, and the rows of each part its publisher named.
+    """A published dataset: all its examples, and the rows of each part that its publisher names.
 
     >>> Dataset(Examples(np.eye(2), [0, 1]), {"train": np.array([0]), "test": np.array([1])}).note
     ''
@@ -32,7 +31,7 @@ class Dataset:
 
 
 def split_in_order(**sizes: int) -> dict[str, np.ndarray]:
-    """The rows of parts that follow one another.
+    """Number the rows of parts that follow one another.
 
     >>> {name: rows.tolist() for name, rows in split_in_order(train=2, test=1).items()}
     {'train': [0, 1], 'test': [2]}
@@ -63,33 +62,33 @@ def check_sum(path: Path, content: Any, sums: Mapping[str, str]) -> None:
 
 
 def read_bytes(path: Path, put: str) -> bytes:
-    """The bytes of a file; refuses a missing one and says what to put there."""
+    """Read the bytes of a file; a missing one is refused with what to put there."""
     if not path.is_file():
         refuse_missing(path, put)
     return path.read_bytes()
 
 
 def read_list(path: Path, form: str, put: str, skip: int = 0) -> list[list[str]]:
-    """The words of each line of a publisher's list, as many as ``form`` has."""
+    """Read the words of each line of a publisher's list, as many as ``form`` has."""
     if not path.is_file():
         refuse_missing(path, put)
     return [words for _, words in read_fields(path, form, skip)]
 
 
 def number_names(names: list[str]) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Names as int64 numbers in the order of first sight, and the names by number.
+    """Number names in the order in which they first occur -> int64 numbers, and the names.
 
     >>> numbers, names = number_names(["b", "a", "b"])
     >>> numbers.tolist(), names
     ([0, 1, 0], ('b', 'a'))
     """
-    of: dict[str, int] = {}
-    numbers = np.fromiter((of.setdefault(name, len(of)) for name in names), np.int64, len(names))
-    return numbers, tuple(of)
+    number: dict[str, int] = {}
+    numbers = (number.setdefault(name, len(number)) for name in names)
+    return np.fromiter(numbers, np.int64, len(names)), tuple(number)
 
 
 def open_images(paths: list[str], name: str) -> ImageFiles:
-    """Image files as inputs, after a look whether the first is there at all."""
+    """Open image files as inputs; refuses where the first does not exist."""
     if paths and not Path(paths[0]).is_file():
         refuse_missing(Path(paths[0]), f"the images of {name}")
     return ImageFiles(np.array(paths, dtype=str))

@@ -16,7 +16,7 @@ from rankbits.papers.publishers import published
 
 
 def read(root: Path, size: int) -> published.Dataset:
-    """Parts ``train`` and ``test``, the test list of ``size`` vehicles: 800, 1600 or 2400."""
+    """Read the images; part ``test`` is the test list of ``size`` vehicles, 800, 1600 or 2400."""
     folder = root / "VehicleID_V1.0"
     lists = folder / "train_test_split"
     put = "the lists of VehicleID"

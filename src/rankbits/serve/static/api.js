@@ -1,9 +1,9 @@
-// The service's answers, or its sentence.
+// Requests to the service: each returns its JSON, or throws Refused with its sentence.
 
 export class Refused extends Error {
   constructor(sentence, again = false) {
     super(sentence);
-    this.again = again; // whether asking the same once more could help
+    this.again = again; // whether the same request could succeed later
   }
 }
 
@@ -31,19 +31,19 @@ async function call(path, options = {}) {
   return body;
 }
 
-const json = (body, signal) => ({
+const makePost = (body, signal) => ({
   method: "POST",
   headers: { "Content-Type": "application/json" },
   body: JSON.stringify(body),
   signal,
 });
 
-export const stats = () => call("/stats");
-export const report = (signal) => call("/report", { signal });
-export const search = (body, signal) => call("/search", json(body, signal));
-export const item = (id, signal) => call(`/items/${encodeURIComponent(id)}`, { signal });
+export const fetchStats = () => call("/stats");
+export const fetchReport = (signal) => call("/report", { signal });
+export const search = (body, signal) => call("/search", makePost(body, signal));
+export const fetchItem = (id, signal) => call(`/items/${encodeURIComponent(id)}`, { signal });
 
-export const items = (offset, limit, signal) =>
+export const fetchItems = (offset, limit, signal) =>
   call(`/items?offset=${offset}&limit=${limit}`, { signal });
 
 // by is "id" or "text"
@@ -53,7 +53,7 @@ export const compare = (by, value, k, signal) =>
 export const searchImage = (file, k, signal) =>
   call(`/search/image?k=${k}`, {
     method: "POST",
-    // a type the system does not know is still refused by the service, in its own words
+    // the service refuses a file that is no image with a sentence of its own
     headers: { "Content-Type": file.type.startsWith("image/") ? file.type : "image/unknown" },
     body: file,
     signal,

@@ -1,24 +1,24 @@
-// The page: reads its address, asks, shows. Every state it can be in has an address.
+// The page: it reads its address, asks the service and shows the answer. Every state has an address.
 
-import { Refused, items, stats as askStats } from "./api.js";
-import { byId, el, many, say } from "./dom.js";
-import { arrows, roving } from "./keys.js";
+import { Refused, fetchItems, fetchStats } from "./api.js";
+import { byId, el, formatCount, say } from "./dom.js";
+import { moveByArrows, resetTabOrder } from "./keys.js";
 import { listen } from "./search.js";
-import { address, go, read } from "./state.js";
+import { makeAddress, go, read } from "./state.js";
 import * as views from "./views.js";
 
 const TABS = ["search", "compare", "quality"];
-const PATIENCE = 150; // ms before a wait is worth showing
+const PATIENCE = 150; // milliseconds before the page shows that it waits
 
 let stats = null;
 let form = null;
-let flight = null; // what is being asked now; a newer question ends it
-let ready = null; // an answer that came before its address did: {code, reply}
+let flight = null; // the request under way; a newer one aborts it
+let ready = null; // a reply whose address is shown next: {code, reply}
 let offset = 0;
 
-const panel = (view) => byId(`panel-${view}`);
+const getPanel = (view) => byId(`panel-${view}`);
 
-function trouble(sentence, retry = null) {
+function showTrouble(sentence, retry = null) {
   const box = byId("trouble");
   box.hidden = !sentence;
   if (!sentence) return box.replaceChildren();
@@ -26,12 +26,12 @@ function trouble(sentence, retry = null) {
   return box.replaceChildren(el("p", {}, sentence), ...(again ? [again] : []));
 }
 
-// Runs one question; an older one that is still under way is dropped.
-async function during(view, work) {
+// Runs `work` and aborts an older run. Returns null if a newer run aborts this one.
+async function runLatest(view, work) {
   flight?.abort();
   const mine = new AbortController();
   flight = mine;
-  const box = panel(view);
+  const box = getPanel(view);
   const slow = setTimeout(() => {
     byId("progress").hidden = false;
     box.setAttribute("aria-busy", "true");
@@ -48,13 +48,13 @@ async function during(view, work) {
   }
 }
 
-function tabsFor(state) {
+function selectTab(state) {
   for (const view of TABS) {
     const tab = byId(`tab-${view}`);
-    const chosen = view === state.view;
-    tab.setAttribute("aria-selected", String(chosen));
-    tab.tabIndex = chosen ? 0 : -1;
-    panel(view).hidden = !chosen;
+    const selected = view === state.view;
+    tab.setAttribute("aria-selected", String(selected));
+    tab.tabIndex = selected ? 0 : -1;
+    getPanel(view).hidden = !selected;
   }
 }
 
@@ -63,83 +63,81 @@ const turn = (to) => {
   show();
 };
 
-function viewOf(state) {
-  if (state.view === "compare") return views.comparison;
-  if (state.view === "quality") return views.report;
-  return state.kind ? views.search : views.start;
+function chooseView(state) {
+  if (state.view === "compare") return views.showComparison;
+  if (state.view === "quality") return views.showReport;
+  return state.kind ? views.showResults : views.showStart;
 }
 
 async function show() {
   const state = read();
-  const box = panel(state.view);
-  const byTile = document.activeElement?.matches?.("a.tile:focus-visible");
-  tabsFor(state);
+  const box = getPanel(state.view);
+  const byKeyboard = document.activeElement?.matches?.("a.tile:focus-visible");
+  selectTab(state);
   form.reflect(state);
-  const held = state.kind === "code" && ready?.code === state.value ? ready.reply : null;
+  const reply = state.kind === "code" && ready?.code === state.value ? ready.reply : null;
   ready = null;
   try {
-    const made = await during(state.view, (signal) =>
-      viewOf(state)(state, { stats, signal, offset, turn, ready: held }));
-    if (!made) return;
-    trouble("");
-    box.replaceChildren(made.node);
-    document.title = made.title;
-    say(made.said);
-    roving(box);
-    // whoever walks by keyboard walks on from the first result
-    if (byTile) box.querySelector("a.tile")?.focus({ preventScroll: true });
+    const shown = await runLatest(state.view, (signal) =>
+      chooseView(state)(state, { stats, signal, offset, turn, ready: reply }));
+    if (!shown) return;
+    showTrouble("");
+    box.replaceChildren(shown.node);
+    document.title = shown.title;
+    say(shown.said);
+    resetTabOrder(box);
+    // a user of the keyboard goes on from the first result
+    if (byKeyboard) box.querySelector("a.tile")?.focus({ preventScroll: true });
     if (state.kind && window.scrollY > box.offsetTop) window.scrollTo({ top: 0 });
   } catch (fault) {
     box.replaceChildren();
-    refused(fault, show);
-    if (!fault.again && state.view === "search" && state.kind) await instead(box);
+    showRefusal(fault, show);
+    if (!fault.again && state.view === "search" && state.kind) await offerItems(box);
   }
 }
 
-// Under the sentence about a query that is not to be had: others that are.
-async function instead(box) {
+// Shows items to search by, below the sentence that refuses a query.
+async function offerItems(box) {
   const state = { ...read(), kind: null, value: null };
   const leave = (to) => {
     offset = to;
     go({ kind: null, value: null });
   };
-  const made = await during("search", (signal) =>
-    views.start(state, { stats, signal, offset, turn: leave }));
-  if (!made) return;
-  box.replaceChildren(made.node);
-  roving(box);
+  const shown = await runLatest("search", (signal) =>
+    views.showStart(state, { stats, signal, offset, turn: leave }));
+  if (!shown) return;
+  box.replaceChildren(shown.node);
+  resetTabOrder(box);
 }
 
-function refused(fault, retry) {
+function showRefusal(fault, retry) {
   if (!(fault instanceof Refused)) throw fault;
-  trouble(fault.message, fault.again ? retry : null);
+  showTrouble(fault.message, fault.again ? retry : null);
 }
 
-async function ask(question) {
+async function ask(input) {
   const state = read();
   try {
-    const reply = await during(state.view, (signal) => views.asked(question, state, signal));
+    const reply = await runLatest(state.view, (signal) => views.searchByInput(input, state, signal));
     if (!reply) return;
     ready = { code: reply.query.code, reply };
     go({ view: "search", kind: "code", value: reply.query.code });
   } catch (fault) {
-    refused(fault, null);
+    showRefusal(fault, null);
   }
 }
 
-async function anyItem() {
+async function openAnyItem() {
   try {
-    const at = Math.floor(Math.random() * stats.count);
-    const found = await items(at, 1);
-    if (found.items.length) go({ kind: "id", value: found.items[0].id, view: shownView() });
+    const { items: [item] } = await fetchItems(Math.floor(Math.random() * stats.count), 1);
+    const view = read().view === "compare" ? "compare" : "search";
+    if (item) go({ kind: "id", value: item.id, view });
   } catch (fault) {
-    refused(fault, anyItem);
+    showRefusal(fault, openAnyItem);
   }
 }
 
-const shownView = () => (read().view === "compare" ? "compare" : "search");
-
-function tabKeys(event) {
+function moveTab(event) {
   const at = TABS.indexOf(event.target.id.replace("tab-", ""));
   const next = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: TABS.length - 1 }[event.key];
   if (next === undefined) return;
@@ -149,7 +147,7 @@ function tabKeys(event) {
   go({ view });
 }
 
-function shortcuts(event) {
+function handleShortcut(event) {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
   const typing = event.target.matches("input, select, textarea");
   const field = byId("words");
@@ -158,27 +156,27 @@ function shortcuts(event) {
     field.focus();
     field.select();
   } else if (event.key === "Escape") {
-    escape(event.target, typing, field);
+    clearOne(event.target, typing, field);
   }
 }
 
-// One thing at a time: an open definition, a message, what is typed, the query.
-function escape(target, typing, field) {
+// Clears one thing at a time: an open definition, a message, what is typed, the query.
+function clearOne(target, typing, field) {
   document.body.classList.add("hushed");
   if (target.matches(".term")) return;
-  if (!byId("trouble").hidden) trouble("");
+  if (!byId("trouble").hidden) showTrouble("");
   else if (typing && field.value && field.value !== read().value) field.value = "";
   else if (read().kind) go({ kind: null, value: null, view: "search" });
 }
 
-function wire() {
+function addListeners() {
   for (const view of TABS) {
     const tab = byId(`tab-${view}`);
     tab.addEventListener("click", () => go({ view }));
-    tab.addEventListener("keydown", tabKeys);
-    arrows(panel(view));
+    tab.addEventListener("keydown", moveTab);
+    moveByArrows(getPanel(view));
   }
-  document.addEventListener("keydown", shortcuts);
+  document.addEventListener("keydown", handleShortcut);
   for (const kind of ["focusin", "pointerover"]) {
     document.addEventListener(kind, () => document.body.classList.remove("hushed"));
   }
@@ -192,15 +190,15 @@ function wire() {
 
 async function begin() {
   try {
-    stats = await askStats();
+    stats = await fetchStats();
   } catch (fault) {
-    refused(fault, begin);
+    showRefusal(fault, begin);
     return;
   }
-  byId("size").textContent = `${many(stats.count, "item")} · ${many(stats.bits, "bit")}`;
-  form = listen(stats, { ask, anyItem, trouble });
-  wire();
-  if (!location.hash) history.replaceState(null, "", address({}));
+  byId("size").textContent = `${formatCount(stats.count, "item")} · ${formatCount(stats.bits, "bit")}`;
+  form = listen(stats, { ask, openAnyItem, showTrouble });
+  addListeners();
+  if (!location.hash) history.replaceState(null, "", makeAddress({}));
   await show();
 }
 

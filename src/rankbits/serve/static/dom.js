@@ -1,4 +1,4 @@
-// Elements and words. Whatever comes from the service becomes text here, never markup.
+// Make elements and format numbers. What the service sends becomes text, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -8,7 +8,7 @@ function fill(node, attributes, children) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : String(value));
   }
-  // append() makes text nodes of strings, so a title such as "<img onerror=…>" stays a title
+  // append() turns strings into text nodes, so a title such as "<img onerror=…>" stays a title
   node.append(...children.flat().filter((child) => child !== null && child !== undefined));
   return node;
 }
@@ -21,20 +21,20 @@ export const svg = (tag, attributes = {}, ...children) =>
 
 export const byId = (id) => document.getElementById(id);
 
-export const whole = (n) => Number(n).toLocaleString("en-US");
+export const formatWhole = (n) => Number(n).toLocaleString("en-US");
 
-export const many = (n, one, more = `${one}s`) => `${whole(n)} ${n === 1 ? one : more}`;
+export const formatCount = (n, one, more = `${one}s`) => `${formatWhole(n)} ${n === 1 ? one : more}`;
 
-// Four digits, as the reports print them; an undefined figure is a dash.
-export const figure = (x) =>
+// Four digits, as in the reports; an undefined figure is a dash.
+export const formatFigure = (x) =>
   x === null || x === undefined || !Number.isFinite(x) ? "–" : x.toFixed(4);
 
-export const distance = (d) => (Number.isInteger(d) ? whole(d) : d.toFixed(3));
+export const formatDistance = (d) => (Number.isInteger(d) ? formatWhole(d) : d.toFixed(3));
 
 export function say(sentence) {
   byId("said").textContent = sentence;
 }
 
-// Only a path of this service may be a picture or a link's target.
-export const ownPath = (path) =>
+// Keeps a path of this service; an address elsewhere may not be an image or the target of a link.
+export const keepOwnPath = (path) =>
   typeof path === "string" && path.startsWith("/") && !path.startsWith("//") ? path : null;

@@ -1,49 +1,49 @@
-// An item as something to look at: its picture, its text, else its title, else its code.
+// Drawings of an item: its image or its text, else its title, else its code.
 
-import { el, ownPath } from "./dom.js";
-import { glyph } from "./bits.js";
+import { el, keepOwnPath } from "./dom.js";
+import { drawGlyph } from "./bits.js";
 
-const TINY = 96; // pixels: below it a smooth enlargement is a blur
+const TINY = 96; // pixels: smaller images are enlarged without smoothing, which would blur them
 
-export function face(item, { bits = null, alt = "", big = false } = {}) {
-  const path = ownPath(item.image);
+export function drawFace(item, { bits = null, alt = "", big = false } = {}) {
+  const path = keepOwnPath(item.image);
   if (path) {
     const image = el("img", { src: path, alt, class: "face", decoding: "async" });
     if (!big) image.loading = "lazy";
-    image.addEventListener("load", () => crisp(image));
-    image.addEventListener("error", () => image.replaceWith(words(item, alt)), { once: true });
+    image.addEventListener("load", () => sharpen(image));
+    image.addEventListener("error", () => image.replaceWith(drawWords(item, alt)), { once: true });
     return image;
   }
-  if (titled(item) || !item.code || !bits) return words(item, alt);
-  return glyph(item.code, bits, alt);
+  if (hasTitle(item) || !item.code || !bits) return drawWords(item, alt);
+  return drawGlyph(item.code, bits, alt);
 }
 
-export function crisp(image) {
+export function sharpen(image) {
   const small = Math.max(image.naturalWidth, image.naturalHeight) <= TINY;
   image.classList.toggle("pixels", small);
 }
 
-const words = (item, alt) =>
-  el("span", { class: "face words", role: "img", "aria-label": alt || null }, name(item));
+const drawWords = (item, alt) =>
+  el("span", { class: "face words", role: "img", "aria-label": alt || null }, nameItem(item));
 
-// where an item has no title of its own, the service gives its id
-export const titled = (item) => Boolean(item.title) && item.title !== String(item.id);
+// The service gives an item without a title its id as the title.
+export const hasTitle = (item) => Boolean(item.title) && item.title !== String(item.id);
 
 export const isText = (item) => typeof item?.text === "string";
 
-export const name = (item) =>
-  titled(item) ? item.title : isText(item) ? `“${clip(item.text)}”` : `item ${item.id}`;
+export const nameItem = (item) =>
+  hasTitle(item) ? item.title : isText(item) ? `“${clip(item.text)}”` : `item ${item.id}`;
 
 const clip = (text) => (text.length > 60 ? `${text.slice(0, 60).trimEnd()}…` : text);
 
-// texts are read, so they stand below each other
-export const listClass = (items, kind = "") =>
+// Texts are listed below each other, to be read.
+export const chooseListClass = (items, kind = "") =>
   `tiles${items.some(isText) ? " texts" : ""}${kind ? ` ${kind}` : ""}`;
 
-export const passage = (item) =>
+export const drawPassage = (item) =>
   el("span", { class: "passage" },
-    titled(item) ? el("b", {}, item.title) : null,
+    hasTitle(item) ? el("b", {}, item.title) : null,
     el("span", { class: "snippet" }, item.text));
 
-// under a picture there is room for one of them
-export const short = (item) => (titled(item) ? item.title : item.id);
+// Under an image there is room for either the title or the id.
+export const chooseCaption = (item) => (hasTitle(item) ? item.title : item.id);

@@ -1,30 +1,30 @@
-// Before the first query: items to begin with.
+// The page before the first query: items to search by.
 
-import { el, whole } from "./dom.js";
-import { face, isText, listClass, name, passage, short } from "./faces.js";
-import { address } from "./state.js";
+import { el, formatWhole } from "./dom.js";
+import { drawFace, isText, chooseListClass, nameItem, drawPassage, chooseCaption } from "./faces.js";
+import { makeAddress } from "./state.js";
 
 export const PAGE = 60;
 
-function tile(item, state) {
-  const alt = item.label ? `${name(item)}, label ${item.label}` : name(item);
+function drawTile(item, state) {
+  const alt = item.label ? `${nameItem(item)}, label ${item.label}` : nameItem(item);
   return el(
     "a",
     {
-      class: isText(item) ? "tile prose" : "tile", href: address({ ...state, kind: "id", value: item.id }),
-      "data-tile": item.id, title: name(item), draggable: "false",
+      class: isText(item) ? "tile prose" : "tile", href: makeAddress({ ...state, kind: "id", value: item.id }),
+      "data-tile": item.id, title: nameItem(item), draggable: "false",
     },
-    isText(item) ? passage(item) : face(item, { alt }),
+    isText(item) ? drawPassage(item) : drawFace(item, { alt }),
     el(
       "span",
       { class: "under", "aria-hidden": "true" },
       item.label ? el("span", { class: "label" }, item.label) : null,
-      el("span", { class: "id" }, isText(item) ? item.id : short(item)),
+      el("span", { class: "id" }, isText(item) ? item.id : chooseCaption(item)),
     ),
   );
 }
 
-function invitation(stats, listed) {
+function writeInvitation(stats, listed) {
   const ways = [];
   const touch = matchMedia("(hover: none)").matches;
   if (stats.accepts.includes("image")) ways.push(touch ? "choose an image" : "drop an image anywhere");
@@ -36,32 +36,32 @@ function invitation(stats, listed) {
   return list.charAt(0).toUpperCase() + list.slice(1);
 }
 
-// `found` is a page of /items, or null where the service keeps none.
-export function gallery(found, { stats, state, turn }) {
+// `page` is a page of /items, or null where the database is empty.
+export function drawGallery(page, { stats, state, turn }) {
   const empty = stats.count === 0;
   const start = el(
     "div",
     { class: "welcome" },
-    el("h2", {}, empty ? "The database is empty" : "What is it near to?"),
-    el("p", {}, empty ? "Add items through the API, then search." : `${invitation(stats, found?.items.length)}.`),
+    el("h2", {}, empty ? "The database is empty" : "Find similar items"),
+    el("p", {}, empty ? "Add items through the API, then search." : `${writeInvitation(stats, page?.items.length)}.`),
   );
-  if (!found || !found.items.length) return el("div", {}, start);
-  const end = found.offset + found.items.length;
-  const span = `${whole(found.offset + 1)} to ${whole(end)} of ${whole(found.total)}`;
+  if (!page || !page.items.length) return el("div", {}, start);
+  const end = page.offset + page.items.length;
+  const span = `${formatWhole(page.offset + 1)} to ${formatWhole(end)} of ${formatWhole(page.total)}`;
   return el(
     "div",
     {},
     start,
-    el("ul", { class: listClass(found.items, "wide"), "aria-label": `Items ${span}` }, found.items.map((item) =>
-      el("li", {}, tile(item, state)))),
+    el("ul", { class: chooseListClass(page.items, "wide"), "aria-label": `Items ${span}` }, page.items.map((item) =>
+      el("li", {}, drawTile(item, state)))),
     el(
       "p",
       { class: "pages" },
-      el("button", { type: "button", class: "quiet", disabled: found.offset === 0,
-        onclick: () => turn(Math.max(found.offset - PAGE, 0)) }, "Before"),
+      el("button", { type: "button", class: "quiet", disabled: page.offset === 0,
+        onclick: () => turn(Math.max(page.offset - PAGE, 0)) }, "Previous"),
       el("span", {}, span),
-      el("button", { type: "button", class: "quiet", disabled: end >= found.total,
-        onclick: () => turn(end) }, "After"),
+      el("button", { type: "button", class: "quiet", disabled: end >= page.total,
+        onclick: () => turn(end) }, "Next"),
     ),
   );
 }

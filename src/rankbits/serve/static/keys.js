@@ -1,20 +1,20 @@
-// Arrow keys between pictures: one of them is in the tab order, the arrows reach the rest.
+// Arrow keys between tiles: one tile is in the tab order, and the arrows reach the others.
 
 const MOVES = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End"];
 
-const tilesOf = (box) => [...box.querySelectorAll("a.tile, a.more")];
+const listTiles = (box) => [...box.querySelectorAll("a.tile, a.more")];
 
-export function roving(box) {
-  const tiles = tilesOf(box);
+export function resetTabOrder(box) {
+  const tiles = listTiles(box);
   tiles.forEach((tile, i) => tile.setAttribute("tabindex", i ? "-1" : "0"));
 }
 
-function settle(box, tile) {
-  for (const other of tilesOf(box)) other.setAttribute("tabindex", other === tile ? "0" : "-1");
+function moveTabOrder(box, tile) {
+  for (const other of listTiles(box)) other.setAttribute("tabindex", other === tile ? "0" : "-1");
 }
 
-// The nearest tile of the next row up or down, by where it stands on the screen.
-function across(tiles, from, down) {
+// The nearest tile of the next row up or down, by its place on the screen.
+function findAcross(tiles, from, down) {
   const here = from.getBoundingClientRect();
   const middle = (r) => (r.left + r.right) / 2;
   const rows = tiles
@@ -28,23 +28,23 @@ function across(tiles, from, down) {
   return row[0]?.tile ?? null;
 }
 
-export function arrows(box) {
+export function moveByArrows(box) {
   box.addEventListener("focusin", (event) => {
     const tile = event.target.closest("a.tile, a.more");
-    if (tile) settle(box, tile);
+    if (tile) moveTabOrder(box, tile);
   });
   box.addEventListener("keydown", (event) => {
     const tile = event.target.closest("a.tile, a.more");
     if (!tile || !MOVES.includes(event.key) || event.altKey || event.ctrlKey || event.metaKey) return;
-    const tiles = tilesOf(box);
+    const tiles = listTiles(box);
     const at = tiles.indexOf(tile);
     const next = {
       ArrowLeft: () => tiles[at - 1],
       ArrowRight: () => tiles[at + 1],
       Home: () => tiles[0],
       End: () => tiles[tiles.length - 1],
-      ArrowUp: () => across(tiles, tile, false),
-      ArrowDown: () => across(tiles, tile, true),
+      ArrowUp: () => findAcross(tiles, tile, false),
+      ArrowDown: () => findAcross(tiles, tile, true),
     }[event.key]();
     event.preventDefault();
     if (next) next.focus();

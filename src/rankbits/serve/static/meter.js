@@ -1,17 +1,17 @@
-// A figure between 0 and 1 with the range that ties leave open.
+// A bar for a figure between 0 and 1 and the range that ties could have made of it.
 
-import { el, figure, svg } from "./dom.js";
+import { el, formatFigure, svg } from "./dom.js";
 
-// whether the order of ties changes a digit that is shown
-export const tied = ({ worst, best }) => figure(worst) !== figure(best);
+// Whether the order of ties changes a digit that is shown.
+export const tiesMatter = ({ worst, best }) => formatFigure(worst) !== formatFigure(best);
 
-export const spoken = (name, range) =>
+export const describeRange = (name, range) =>
   range.mean === null
     ? `${name} is undefined: nothing is relevant`
-    : `${name} ${figure(range.mean)}` +
-      (tied(range) ? `, ties could make it ${figure(range.worst)} to ${figure(range.best)}` : "");
+    : `${name} ${formatFigure(range.mean)}` +
+      (tiesMatter(range) ? `, ties could make it ${formatFigure(range.worst)} to ${formatFigure(range.best)}` : "");
 
-export function meter(name, range) {
+export function drawMeter(name, range) {
   const { mean, worst, best } = range;
   if (mean === null || mean === undefined) return el("span", { class: "caption" }, "undefined");
   const wide = Math.max(100 * (best - worst), 0.6);
@@ -19,7 +19,7 @@ export function meter(name, range) {
     "svg",
     {
       class: "meter", viewBox: "0 0 100 10", preserveAspectRatio: "none",
-      role: "img", "aria-label": spoken(name, range),
+      role: "img", "aria-label": describeRange(name, range),
     },
     svg("rect", { class: "track", x: 0, y: 4, width: 100, height: 2 }),
     svg("rect", { class: "span", x: 100 * worst, y: 1.5, width: wide, height: 7 }),
@@ -30,8 +30,8 @@ export function meter(name, range) {
   );
 }
 
-export function reading(range) {
+export function describeTies(range) {
   if (range.mean === null) return "nothing is relevant: undefined";
-  if (!tied(range)) return "ties change no digit of it";
-  return `ties could make it ${figure(range.worst)} to ${figure(range.best)}`;
+  if (!tiesMatter(range)) return "ties change no digit of it";
+  return `ties could make it ${formatFigure(range.worst)} to ${formatFigure(range.best)}`;
 }

@@ -1,9 +1,9 @@
-// The run's report: each figure beside the range that ties could have made of it.
+// The report: each figure with the range that ties could have made of it.
 
-import { el, figure, many } from "./dom.js";
-import { meter, reading, spoken, tied } from "./meter.js";
+import { el, formatFigure, formatCount } from "./dom.js";
+import { drawMeter, describeTies, describeRange, tiesMatter } from "./meter.js";
 
-function row([name, range], index) {
+function drawRow([name, range], index) {
   const note = `definition-${index}`;
   return el(
     "tr",
@@ -13,35 +13,35 @@ function row([name, range], index) {
       { scope: "row" },
       el("button", { type: "button", class: "term", "aria-describedby": note }, name),
     ),
-    el("td", { class: "number" }, figure(range.mean)),
-    el("td", { class: "bar" }, meter(name, range)),
+    el("td", { class: "number" }, formatFigure(range.mean)),
+    el("td", { class: "bar" }, drawMeter(name, range)),
     el("td", { class: "range" },
-      range.mean !== null && tied(range) ? `${figure(range.worst)} to ${figure(range.best)}` : "the same"),
+      range.mean !== null && tiesMatter(range) ? `${formatFigure(range.worst)} to ${formatFigure(range.best)}` : "the same"),
     el("td", { class: "definition", id: note }, range.definition),
   );
 }
 
-function headline([name, range]) {
+function drawHeadline([name, range]) {
   return el(
     "section",
     { class: "headline", "aria-label": name },
     el("p", { class: "eyebrow" }, name),
-    el("p", { class: "huge number" }, figure(range.mean)),
+    el("p", { class: "huge number" }, formatFigure(range.mean)),
     el("div", {},
       el("p", {}, range.definition.charAt(0).toUpperCase() + range.definition.slice(1) + "."),
-      meter(name, range),
-      el("p", { class: "caption" }, reading(range))),
+      drawMeter(name, range),
+      el("p", { class: "caption" }, describeTies(range))),
   );
 }
 
-export function quality(report) {
+export function drawReport(report) {
   const figures = Object.entries(report.figures);
-  const size = [many(report.queries, "query", "queries"), many(report.database, "database item")];
-  if (report.bits) size.push(many(report.bits, "bit"));
+  const size = [formatCount(report.queries, "query", "queries"), formatCount(report.database, "database item")];
+  if (report.bits) size.push(formatCount(report.bits, "bit"));
   const remarks = [...report.notes];
   if (report.without_relevant) {
-    remarks.unshift(`${many(report.without_relevant, "query has", "queries have")} nothing relevant \
-in the database: undefined, and left out of every mean.`);
+    remarks.unshift(`${formatCount(report.without_relevant, "query has", "queries have")} nothing relevant \
+in the database, and every mean leaves them out.`);
   }
   return {
     node: el(
@@ -50,7 +50,7 @@ in the database: undefined, and left out of every mean.`);
       el("div", { class: "lead" },
         el("h2", {}, "How good the ranking is"),
         el("p", {}, `${size.join(" · ")}. ${report.protocol}`)),
-      figures.length ? headline(figures[0]) : null,
+      figures.length ? drawHeadline(figures[0]) : null,
       el(
         "table",
         { class: "figures" },
@@ -61,10 +61,10 @@ in the database: undefined, and left out of every mean.`);
           el("th", { scope: "col", class: "bar" }, "0 to 1"),
           el("th", { scope: "col" }, "by ties"),
           el("th", { scope: "col", class: "definition" }, "definition"))),
-        el("tbody", {}, figures.slice(1).map(row)),
+        el("tbody", {}, figures.slice(1).map(drawRow)),
       ),
       remarks.map((remark) => el("p", { class: "note" }, remark)),
     ),
-    said: figures.length ? `Report: ${spoken(...figures[0])}.` : "The report is empty.",
+    said: figures.length ? `Report: ${describeRange(...figures[0])}.` : "The report is empty.",
   };
 }

@@ -1,4 +1,4 @@
-// How a query comes in: typed, chosen, dropped or pasted.
+// The search form: a query is typed, chosen, dropped or pasted.
 
 import { byId, el } from "./dom.js";
 import { SHOWN, go, read } from "./state.js";
@@ -7,20 +7,20 @@ const WAYS = {
   id: ["id", "An item's id"],
   text: ["words", "A sentence, a question or some words"],
   code: ["code", "A code in hex digits"],
-  vector: ["vector", "Numbers, by commas or spaces"],
+  vector: ["vector", "Numbers, separated by commas or spaces"],
 };
 const COUNTS = [10, 20, 50, 100, 200];
 
-const imageOf = (list) => [...(list ?? [])][0] ?? null;
+const takeFirst = (list) => [...(list ?? [])][0] ?? null;
 
-export function numbers(text) {
+export function parseNumbers(text) {
   const parts = text.replace(/[[\]]/g, " ").split(/[\s,;]+/).filter(Boolean);
-  const found = parts.map(Number);
-  return found.length && found.every(Number.isFinite) ? found : null;
+  const values = parts.map(Number);
+  return values.length && values.every(Number.isFinite) ? values : null;
 }
 
-// `ask` receives {file} or {vector}; everything else becomes an address. `trouble` shows a sentence.
-export function listen(stats, { ask, anyItem, trouble }) {
+// `ask` gets {file} or {vector}; all other queries become an address. `showTrouble` shows a sentence.
+export function listen(stats, { ask, openAnyItem, showTrouble }) {
   const [field, by, k] = [byId("words"), byId("by"), byId("k")];
   const ways = ["text", "id", "code", "vector"].filter((way) => stats.accepts.includes(way));
   by.replaceChildren(...ways.map((way) => el("option", { value: way }, WAYS[way][0])));
@@ -28,48 +28,50 @@ export function listen(stats, { ask, anyItem, trouble }) {
   byId("pick").hidden = !images;
   byId("random").hidden = !stats.items || stats.count === 0;
 
-  const placed = () => {
+  const showPlaceholder = () => {
     const words = WAYS[by.value]?.[1] ?? "";
     field.placeholder = words;
     byId("words-label").textContent = words;
   };
-  by.addEventListener("change", placed);
-  placed();
+  by.addEventListener("change", showPlaceholder);
+  showPlaceholder();
 
   byId("ask").addEventListener("submit", (event) => {
     event.preventDefault();
     const value = field.value.trim();
     if (!value) return field.focus();
-    if (by.value !== "vector") return go({ view: aim(by.value), kind: by.value, value });
-    const vector = numbers(value);
-    return vector ? ask({ vector }) : trouble("A vector must be finite numbers, by commas or spaces.");
+    if (by.value !== "vector") return go({ view: chooseView(by.value), kind: by.value, value });
+    const vector = parseNumbers(value);
+    if (vector) return ask({ vector });
+    return showTrouble("A vector must be finite numbers, separated by commas or spaces.");
   });
 
-  const given = (file) => {
+  const searchByFile = (file) => {
     if (!file) return;
     if (images) ask({ file });
-    else trouble("This service has no model that reads images; search by an id instead.");
+    else showTrouble("This service has no model that reads images; search by an id instead.");
   };
   byId("file").addEventListener("change", (event) => {
-    given(imageOf(event.target.files));
-    event.target.value = ""; // the same file again is a new question
+    searchByFile(takeFirst(event.target.files));
+    event.target.value = ""; // so that the same file can be chosen again
   });
-  window.addEventListener("paste", (event) => given(imageOf(event.clipboardData?.files)));
-  dropping(given);
+  window.addEventListener("paste", (event) => searchByFile(takeFirst(event.clipboardData?.files)));
+  listenForDrops(searchByFile);
 
-  byId("random").addEventListener("click", anyItem);
+  byId("random").addEventListener("click", openAnyItem);
   k.addEventListener("change", () => go({ k: Number(k.value) }));
-  return { reflect: (state) => reflect(state, stats, placed) };
+  return { reflect: (state) => reflect(state, stats, showPlaceholder) };
 }
 
-// A comparison is of stored items or of words; codes lead back to the results.
-const aim = (kind) => (read().view === "compare" && kind !== "code" ? "compare" : "search");
+// Only stored items and texts can be compared; a code goes to the results.
+const chooseView = (kind) => (read().view === "compare" && kind !== "code" ? "compare" : "search");
 
-function reflect(state, stats, placed) {
+// Fills the form in from the state of the page.
+function reflect(state, stats, showPlaceholder) {
   const [field, by, k] = [byId("words"), byId("by"), byId("k")];
   if (state.kind && [...by.options].some((option) => option.value === state.kind)) {
     by.value = state.kind;
-    placed();
+    showPlaceholder();
   }
   field.value = state.value ?? "";
   const most = stats.limits.k;
@@ -79,11 +81,11 @@ function reflect(state, stats, placed) {
   k.value = String(state.k);
 }
 
-function dropping(given) {
+function listenForDrops(searchByFile) {
   const veil = byId("drop");
-  const files = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
+  const hasFiles = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
   window.addEventListener("dragover", (event) => {
-    if (!files(event)) return;
+    if (!hasFiles(event)) return;
     event.preventDefault();
     veil.hidden = false;
   });
@@ -92,8 +94,8 @@ function dropping(given) {
   });
   window.addEventListener("drop", (event) => {
     veil.hidden = true;
-    if (!files(event)) return;
+    if (!hasFiles(event)) return;
     event.preventDefault();
-    given(imageOf(event.dataTransfer.files));
+    searchByFile(takeFirst(event.dataTransfer.files));
   });
 }

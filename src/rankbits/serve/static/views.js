@@ -1,97 +1,97 @@
-// The three views: each asks the service and gives back what to show and what to say.
+// The views: each asks the service, and returns what to show and what to announce.
 
 import * as api from "./api.js";
 import { el } from "./dom.js";
-import { compare } from "./compare.js";
-import { PAGE, gallery } from "./gallery.js";
-import { quality } from "./quality.js";
-import { previews, results, subject } from "./results.js";
-import { address } from "./state.js";
+import { drawComparison } from "./compare.js";
+import { PAGE, drawGallery } from "./gallery.js";
+import { drawReport } from "./quality.js";
+import { previews, drawResults, nameQuery } from "./results.js";
+import { makeAddress } from "./state.js";
 
-const items = new Map(); // id -> what is known of it, so that a click asks only once
+const items = new Map(); // id -> item, so that it is fetched only once
 const MOST_ITEMS = 2000;
 
-function remember(found) {
+function remember(list) {
   if (items.size > MOST_ITEMS) items.clear();
-  for (const item of found) items.set(String(item.id), item);
+  for (const item of list) items.set(String(item.id), item);
 }
 
-async function known(id, stats, signal) {
+async function findItem(id, stats, signal) {
   if (!stats.items) return null;
-  if (!items.has(id)) remember([await api.item(id, signal)]);
+  if (!items.has(id)) remember([await api.fetchItem(id, signal)]);
   return items.get(id);
 }
 
-export async function start(state, { stats, signal, offset = 0, turn }) {
-  let found = null;
+export async function showStart(state, { stats, signal, offset = 0, turn }) {
+  let page = null;
   if (stats.count) {
-    found = { offset, ...(await api.items(offset, PAGE, signal)) };
-    remember(found.items);
+    page = { offset, ...(await api.fetchItems(offset, PAGE, signal)) };
+    remember(page.items);
   }
-  return { node: gallery(found, { stats, state, turn }), said: "", title: "rankbits" };
+  return { node: drawGallery(page, { stats, state, turn }), said: "", title: "rankbits" };
 }
 
-export async function search(state, { stats, signal, ready = null }) {
-  const asked = { [state.kind]: state.value, k: state.k };
-  const reply = ready ?? (await api.search(asked, signal));
-  const item = state.kind === "id" ? await known(state.value, stats, signal) : null;
+export async function showResults(state, { stats, signal, ready = null }) {
+  const body = { [state.kind]: state.value, k: state.k };
+  const reply = ready ?? (await api.search(body, signal));
+  const item = state.kind === "id" ? await findItem(state.value, stats, signal) : null;
   for (const band of reply.bands) remember(band.items);
   const compares = stats.compare.length > 0;
-  const shown = results(reply, { state, item, limit: stats.limits.k, compares });
-  return { ...shown, title: `${subject(state, item)} · rankbits` };
+  const shown = drawResults(reply, { state, item, limit: stats.limits.k, compares });
+  return { ...shown, title: `${nameQuery(state, item)} · rankbits` };
 }
 
-const hint = (title, ...sentences) => ({
+const makeHint = (title, ...sentences) => ({
   node: el("div", { class: "welcome" }, el("h2", {}, title), sentences.map((s) => el("p", {}, s))),
   said: title,
   title: "rankbits",
 });
 
-export async function comparison(state, { stats, signal }) {
+export async function showComparison(state, { stats, signal }) {
   if (!stats.compare.length) {
-    return hint(
+    return makeHint(
       "Nothing to compare yet",
       el("span", {}, "Start the service with embeddings of the same items, ",
         el("code", {}, "rankbits serve INDEX --compare x.npz"),
-        ", and see several codes of them side by side."),
+        ", to see several codes of them side by side."),
     );
   }
   if (state.kind !== "id" && !(state.kind === "text" && stats.accepts.includes("text"))) {
-    const whose = state.kind ? `${subject(state, null)} is not a stored item` : "pick an item first";
-    return hint(
+    const whose = state.kind ? `${nameQuery(state, null)} is not a stored item` : "pick an item first";
+    return makeHint(
       "Compare by an item",
       `Codes are compared for an item of the database, and ${whose}.`,
-      el("a", { href: address({ ...state, view: "search" }) }, "Go to the search"),
+      el("a", { href: makeAddress({ ...state, view: "search" }) }, "Go to the search"),
     );
   }
   const reply = await api.compare(state.kind, state.value, state.k, signal);
-  const item = state.kind === "id" ? await known(state.value, stats, signal) : null;
+  const item = state.kind === "id" ? await findItem(state.value, stats, signal) : null;
   for (const method of reply.methods) for (const band of method.bands) remember(band.items);
-  const who = subject(state, item);
-  return { ...compare(reply, { state, who }), title: `${who}, compared · rankbits` };
+  const who = nameQuery(state, item);
+  return { ...drawComparison(reply, { state, who }), title: `${who}, compared · rankbits` };
 }
 
-export async function report(state, { stats, signal }) {
+export async function showReport(state, { stats, signal }) {
   if (!stats.report) {
-    return hint(
+    return makeHint(
       "No report yet",
       el("span", {}, "Start the service with one, ",
         el("code", {}, "rankbits serve INDEX --report report.json"),
-        ", as rankbits evaluate writes it."),
+        ", which rankbits evaluate --json prints."),
     );
   }
-  return { ...quality(await api.report(signal)), title: "Quality · rankbits" };
+  return { ...drawReport(await api.fetchReport(signal)), title: "Quality · rankbits" };
 }
 
-// A picture or a vector has no address of its own; its code has.
-export async function asked(question, state, signal) {
-  const reply = question.file
-    ? await api.searchImage(question.file, state.k, signal)
-    : await api.search({ vector: question.vector, k: state.k }, signal);
-  if (question.file) {
+// Searches by an image file or a vector. These have no address of their own; their code has one.
+export async function searchByInput({ file, vector }, state, signal) {
+  const reply = file
+    ? await api.searchImage(file, state.k, signal)
+    : await api.search({ vector, k: state.k }, signal);
+  if (file) {
     const old = previews.get(reply.query.code);
     if (old) URL.revokeObjectURL(old);
-    previews.set(reply.query.code, URL.createObjectURL(question.file));
+    previews.set(reply.query.code, URL.createObjectURL(file));
   }
   return reply;
 }
