@@ -1,4 +1,4 @@
-"""Make an encoder of texts: a sentence model as it is, and bits fitted to its embeddings."""
+"""Make an encoder of texts: a sentence model, unchanged, and bits fitted to its embeddings."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def fit_texts(
 ) -> Encoder:
     """Make an encoder of texts: a list of strings, or a file or folder of them.
 
-    ``model`` is a sentence model's folder, its name on the hub, or the PyPI package that brings
-    MiniLM. ``method`` is that of ``rankbits fit``; ``auto`` fits to the texts alone, for a question
-    may be about anything, and "classes" or "supervised" to ``labels`` (n,), by default those beside
-    the texts. ``columns`` of a table are its texts, joined by a space. ``device`` is that of the
-    model. Texts that cannot be read are left out, and ``say`` is told of them.
+    ``model`` is the folder of a sentence model, its name on the hub, or the PyPI package that
+    contains MiniLM. ``method`` is that of ``rankbits fit``: ``auto`` fits to the texts alone,
+    because a query may be about anything; "classes" and "supervised" fit to ``labels`` (n,), by
+    default the labels in the file. ``columns`` of a table are its text, joined by a space.
+    ``device`` is that of the model. Texts that cannot be read are left out and reported to ``say``.
 
     >>> encoder = fit_texts("texts.jsonl", bits=256)  # doctest: +SKIP
     >>> encoder.encode(["is vitamin D good for bones?"])  # doctest: +SKIP
@@ -72,7 +72,7 @@ def fit_texts(
 
 
 def tell_left_out(embedded: Embedded, model: object, say: Callable[[str], None]) -> None:
-    """Name the first inputs that could not be read, and count the texts that were cut."""
+    """Tell ``say`` the first inputs that could not be read, and how many texts were cut."""
     for sentence in embedded.failed[:SHOWN]:
         say(f"left out: {sentence}")
     if len(embedded.failed) > SHOWN:

@@ -1,4 +1,4 @@
-"""Several files of a folder, replaced together: after a crash all are the old ones or the new."""
+"""Replace several files of a folder together: after a crash all are old or all are new."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 from rankbits import _check
 from rankbits._files import refuse_write, sync_folder, write_whole
 
-NEXT = ".next."  # begins the name of a file that waits for the others
-LIST = f"{NEXT}json"  # once this is there, all of them are
+NEXT = ".next."  # begins the name of a new file until all are written
+LIST = f"{NEXT}json"  # the names of the new files, written after all of them
 
 
 def replace_files(
     folder: Path, writers: Mapping[str, Callable[[Path], object]], known: tuple[str, ...]
 ) -> None:
-    """Write each file by its function, beside the old one, then give all their names. A reader that
-    comes after a crash in between finishes that. ``known``: names that the folder may hold."""
+    """Write each new file by its function, beside the old one, then rename all. If a crash comes in
+    between, the next reader finishes the renaming. ``known``: names that the folder may hold."""
     finish_replacing(folder, known)
     try:
         for name, write in writers.items():
@@ -36,7 +36,8 @@ def replace_files(
 
 
 def finish_replacing(folder: Path, known: tuple[str, ...]) -> None:
-    """Give the files that were all written, before a crash perhaps, their names."""
+    """Rename new files to their names, if all of them are written (a crash may have interrupted
+    ``replace_files``)."""
     path = folder / LIST
     try:
         names = json.loads(path.read_bytes())
@@ -48,7 +49,7 @@ def finish_replacing(folder: Path, known: tuple[str, ...]) -> None:
         _check.refuse(f"{path} is damaged or not of this folder.")
     try:
         for name in names:
-            with suppress(FileNotFoundError):  # it has its name already
+            with suppress(FileNotFoundError):  # renamed already
                 os.replace(folder / f"{NEXT}{name}", folder / name)
         sync_folder(folder)
         path.unlink(missing_ok=True)
