@@ -50,7 +50,7 @@ BAD_EXAMPLES = {
     "labels must be whole numbers": (np.eye(2), [0.5, 1], {}),
     "categories must be at least -1": (np.eye(2), [0, 1], {"categories": [-2, 0]}),
     "categories must be (n,) whole": (np.eye(2), [0, 1], {"categories": [0.5, 0]}),
-    "labels must have a name each": (np.eye(2), [0, 1], {"class_names": ("a",)}),
+    "labels must each have one of the": (np.eye(2), [0, 1], {"class_names": ("a",)}),
     "one name for each of 2 columns": (np.eye(2), np.eye(2), {"class_names": ("a",)}),
 }
 
@@ -299,7 +299,7 @@ def test_a_folder_with_metadata(tmp_path, label):
     looked = inspect(tmp_path)
     assert looked.classes == 2 and not looked.unreadable
     assert str(looked).endswith(
-        f"nothing amiss was found\nlabels are the column '{label}' of metadata.csv"
+        f"no problem was found\nlabels are the column '{label}' of metadata.csv"
     )
 
 
@@ -355,16 +355,16 @@ def test_a_look_names_what_lies_elsewhere_and_goes_on(tmp_path):
     assert found.examples == 4 and found.classes == 2
     assert [os.path.relpath(p, tmp_path) for p in found.misplaced] == ["odd.png", "b/c/odd.png"]
     assert "2 images lie at another depth than the rest" in str(found)
-    assert "nothing amiss" not in str(found) and str(tmp_path / "odd.png") in str(found)
+    assert "no problem" not in str(found) and str(tmp_path / "odd.png") in str(found)
     with pytest.raises(Refusal, match="must lie equally deep"):
         read_examples(tmp_path)
 
 
-def test_one_class_is_amiss(tmp_path):
+def test_one_class_is_a_problem(tmp_path):
     paint(tmp_path / "images" / "1.png", 1)
     paint(tmp_path / "images" / "2.png", 2)
     assert "all examples are of one class" in str(inspect(tmp_path))
-    assert "nothing amiss" not in str(inspect(tmp_path))
+    assert "no problem" not in str(inspect(tmp_path))
 
 
 def test_tables(tmp_path):
@@ -494,7 +494,7 @@ def messy(tmp_path):
     return tmp_path
 
 
-def test_a_look_finds_what_is_amiss(messy):
+def test_inspect_finds_problems(messy):
     found = inspect(messy)
     assert (found.examples, found.classes, found.smallest_class, found.largest_class) == (
         12,
@@ -512,17 +512,17 @@ def test_a_look_finds_what_is_amiss(messy):
     assert json.loads(found.to_json())["single"] == ["c"]
 
 
-def test_a_look_at_clean_data_says_so(tmp_path):
+def test_inspect_says_that_data_is_clean(tmp_path):
     np.savez(tmp_path / "a.npz", features=np.eye(4), labels=[0, 0, 1, 1], categories=[0, 0, 1, 1])
     found = inspect(tmp_path / "a.npz")
     assert str(found).splitlines() == [
         f"{tmp_path / 'a.npz'}: 4 features, 4 dimensions",
         "2 classes of 2 to 2 examples, median 2; 2 categories",
-        "nothing amiss was found",
+        "no problem was found",
     ]
 
 
-def test_a_look_at_several_labels(tmp_path):
+def test_inspect_several_labels(tmp_path):
     hot = np.array([[1, 0], [1, 1], [0, 0], [1, 0]])
     np.savez(tmp_path / "a.npz", features=np.array([[1.0], [1.0], [2.0], [1.0]]), labels=hot)
     found = inspect(tmp_path / "a.npz")
@@ -530,7 +530,7 @@ def test_a_look_at_several_labels(tmp_path):
     assert found.copies_within == 2 and found.across == ("row 0", "row 1", "row 3")
 
 
-def test_a_look_at_a_protocol(tmp_path, monkeypatch, capsys):
+def test_inspect_a_protocol(tmp_path, monkeypatch, capsys):
     layouts.unsummed(monkeypatch)
     monkeypatch.setenv("RANKBITS_DATA", str(layouts.make_omniglot(tmp_path)))
     monkeypatch.chdir(tmp_path)

@@ -15,7 +15,8 @@ from PIL import Image
 import rankbits as rb
 from rankbits.cli import main
 from rankbits.client import Client
-from rankbits.data.items import file_id, read_items
+from rankbits.data.files import make_file_id
+from rankbits.data.items import read_items
 from rankbits.encoder.files import load_encoder
 from rankbits.encoder.judging import evaluate_index
 from rankbits.indexes.checks import read_facts
@@ -282,7 +283,7 @@ def test_ids_of_files_are_paths_below_what_was_given(pictures, tmp_path):
     items = read_items(pictures / "new")
     assert items.ids.tolist()[:3] == ["bright/0.png", "bright/1.png", "bright/2.png"]
     assert items.names == ("bright", "dark") and items.labels.tolist() == [0, 0, 0, 1, 1, 1]
-    assert items.titles[0] == "0" and file_id("/a/b/c.png", "/a") == "b/c.png"
+    assert items.titles[0] == "0" and make_file_id("/a/b/c.png", "/a") == "b/c.png"
     (tmp_path / "list.csv").write_text(
         "path,label,title,id\na/b.png,cat,A cat,x1\nc.png,dog,B,x2\n"
     )

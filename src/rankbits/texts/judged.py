@@ -61,7 +61,7 @@ class PairBatches(Batches):
     def __len__(self) -> int:
         return -(-len(self.pairs) // self.size)
 
-    def _batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
+    def _draw_batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
         order = draw.permutation(self.pairs)
         for start in range(0, len(order), self.size):
             pairs = order[start : start + self.size]

@@ -164,7 +164,7 @@ class Trainer:
         def embedded(start: int, stop: int) -> torch.Tensor:
             part = inputs[start:stop]
             if self.view is not None:
-                part = self.view.train(part, drawn[start:stop])
+                part = self.view.see_changed(part, drawn[start:stop])
             return self.network(part)
 
         def lost(z: torch.Tensor) -> torch.Tensor:
