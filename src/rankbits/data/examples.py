@@ -62,7 +62,7 @@ class Examples:
         object.__setattr__(self, "class_names", tuple(self.class_names))
         object.__setattr__(self, "category_names", tuple(self.category_names))
         if labels.ndim == 1:
-            _check_numbers("labels", labels, self.class_names, least=None)
+            _check_numbers("labels", labels, self.class_names)
         elif self.class_names and len(self.class_names) != labels.shape[1]:
             _check.refuse(
                 f"class_names must have one name for each of {labels.shape[1]} columns of labels; "
@@ -77,7 +77,9 @@ class Examples:
                 )
             _check.same_length("categories", len(categories), "the inputs", rows)
             categories = categories.astype(np.int64, copy=False)
-            _check_numbers("categories", categories, self.category_names, least=-1)
+            if categories.min(initial=0) < -1:
+                _check.refuse(f"categories must be at least -1; got {categories.min()}.")
+            _check_numbers("categories", categories, self.category_names)
             object.__setattr__(self, "categories", categories)
 
     @property
@@ -138,12 +140,8 @@ def _check_inputs(value: Any) -> np.ndarray:
     return inputs if isinstance(inputs, np.memmap) else _check.finite("inputs", inputs)
 
 
-def _check_numbers(
-    name: str, values: np.ndarray, names: tuple[str, ...], least: int | None
-) -> None:
-    """Refuse numbers below ``least``, and numbers that have none of the ``names``."""
-    if least is not None and values.size and values.min() < least:
-        _check.refuse(f"{name} must be at least {least}; got {values.min()}.")
+def _check_numbers(name: str, values: np.ndarray, names: tuple[str, ...]) -> None:
+    """Refuse numbers that have none of the ``names``, if there are names; -1 needs none."""
     if names and values.size and (values.max() >= len(names) or values.min() < -1):
         worst = values.max() if values.max() >= len(names) else values.min()
         _check.refuse(f"{name} must each have one of the {len(names)} names; got {worst}.")

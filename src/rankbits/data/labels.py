@@ -14,7 +14,7 @@ from rankbits.data.arrays import FORMS, read_columns
 from rankbits.data.tables import find_column, read_table
 from rankbits.data.vectors import number_names, number_nonempty
 
-TEXTS = (".txt", ".csv", ".tsv")
+TEXT_FORMS = (".txt", ".csv", ".tsv")
 
 
 def read_labels_file(path: str | os.PathLike[str]) -> np.ndarray:
@@ -39,7 +39,7 @@ def read_labels_file(path: str | os.PathLike[str]) -> np.ndarray:
         _check.refuse(f"{source} does not exist or is not a file.")
     if source.suffix == ".txt":
         return _parse_labels(source, _read_lines(source), "line")
-    if source.suffix in TEXTS:
+    if source.suffix in TEXT_FORMS:
         columns = read_table(source)
         texts = columns[_find_label_column(source, columns)]
         for row, text in enumerate(texts):
@@ -53,7 +53,7 @@ def read_labels_file(path: str | os.PathLike[str]) -> np.ndarray:
         arrays = read_columns(source, "labels")
         return _check_labels(source, arrays[_find_label_column(source, arrays)])
     _check.refuse(
-        f"{source} must end in one of {', '.join((*FORMS, *TEXTS))}; got '{source.suffix}'."
+        f"{source} must end in one of {', '.join((*FORMS, *TEXT_FORMS))}; got '{source.suffix}'."
     )
 
 

@@ -100,16 +100,14 @@ def find_leaks(protocol: Protocol) -> list[str]:
     ['1 of 1 queries has the same bytes as an image of the database.']
     """
     hashes = hash_rows(protocol.examples.inputs)
-    pairs = [("queries", "train")]
-    if not protocol.exclude_self:
-        pairs.insert(0, ("queries", "database"))
-    if protocol.validation is not None:
-        pairs += [("validation", "train"), ("validation", "queries")]
-    leaks = []
+    leaks, pairs = [], [("queries", "database"), ("queries", "train")]
     if protocol.exclude_self:
+        del pairs[0]
         _, times = np.unique(hashes[protocol.queries], return_counts=True)
         copies = int(times[times > 1].sum())
         leaks += _describe_leak(copies, len(protocol.queries), "queries", "another of them")
+    if protocol.validation is not None:
+        pairs += [("validation", "train"), ("validation", "queries")]
     for split, other in pairs:
         rows = getattr(protocol, split)
         copies = int(np.isin(hashes[rows], hashes[getattr(protocol, other)]).sum())

@@ -78,7 +78,7 @@ class Encoder:
         """Write a folder that ``rb.load`` reads; an encoder that has a folder is copied."""
         sentences = isinstance(self.network, SentenceModel)
         if self.network is not None and self.folder is None and not sentences:
-            _check.refuse("A network of your own cannot be written; rb.train(out=...) keeps one.")
+            _check.refuse("Only rb.train(out=...) can save a network of your own.")
         where = make_folder(folder)
         writers: dict[str, Callable[[Path], object]] = {}
         if self.folder is not None and where.resolve() != self.folder.resolve():

@@ -64,23 +64,20 @@ def finish_run(
     if protocol is None:
         _check.refuse("judge needs a protocol with queries and a database; own data has none.")
     sides = embed_sides(run, protocol, progress=True, **options)
-    relevance, exclude_self = protocol.relevance, protocol.exclude_self
-    settings: dict[str, Any] = {
-        "k": protocol.k, "relevance": relevance, "exclude_self": exclude_self
-    }  # fmt: skip
+    how: dict[str, Any] = {"relevance": protocol.relevance, "exclude_self": protocol.exclude_self}
     codes = None
     if fitted is None and run.config.head == "embedding":
-        report = evaluate(*sides.embeddings, *sides.labels, **settings)
+        report = evaluate(*sides.embeddings, *sides.labels, k=protocol.k, **how)
     else:
         queries, database = sides.embeddings
         encode = (fitted or Sign().fit(queries)).encode
         codes = (encode(queries), encode(database))
         tie_break = sides.embeddings if protocol.tie_break else None
-        report = evaluate(*codes, *sides.labels, tie_break=tie_break, **settings)
+        report = evaluate(*codes, *sides.labels, k=protocol.k, tie_break=tie_break, **how)
     if run.folder is not None:
         text = report.to_json().encode()
         write_whole(run.folder / JUDGED, lambda file: file.write(text))
         figures = {n: v for n, v in report.per_query.items() if n in ("mAP", protocol.metric)}
-        evidence = Evidence(figures, codes, sides.labels, sides.rows, relevance, exclude_self)
+        evidence = Evidence(figures, codes, sides.labels, sides.rows, **how)
         evidence.save(run.folder / EVIDENCE)
     return report

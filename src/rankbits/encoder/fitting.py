@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from rankbits import _check
-from rankbits.data.items import Items
 from rankbits.encoder.encoder import Encoder
 from rankbits.encoder.indexing import SHOWN
-from rankbits.encoder.texts import take_texts
+from rankbits.encoder.texts import read_texts
 from rankbits.models.sentences import MINILM, SentenceModel, open_sentence_model
 from rankbits.quantizers import make_quantizer
 from rankbits.train.embed import Embedded
@@ -49,9 +48,7 @@ def fit_texts(
     Traceback (most recent call last):
     rankbits._check.Refusal: texts must be strings, or a file of them; got int.
     """
-    items = take_texts(texts, columns)
-    if not isinstance(items, Items):
-        _check.refuse(f"texts must be strings, or a file of them; got {type(texts).__name__}.")
+    items = read_texts("texts", texts, columns)
     if not isinstance(model, SentenceModel):
         model = open_sentence_model(model, str(device_of(device)))
     reads = Inputs("texts", dim=model.dim)

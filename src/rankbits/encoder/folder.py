@@ -63,10 +63,7 @@ def write_encoder(
     are new."""
     about = {"version": VERSION, "reads": asdict(reads), "class_names": list(class_names)}
     text = (json.dumps(about, indent=2) + "\n").encode()
-
-    def write_about(path: Path) -> None:
-        write_whole(path, lambda file: file.write(text))
-
+    write_about = partial(write_whole, write=lambda file: file.write(text))
     replace_files(folder, {**writers, ABOUT: write_about}, (ABOUT, *FILES))
 
 

@@ -126,15 +126,14 @@ def require_encoder(index: Index) -> Encoder:
     encoder = index.encoder
     if isinstance(encoder, Encoder):
         return encoder
-    place = index.facts.get("encoder")
-    if place is None:
+    path = index.facts.get("encoder")
+    if path is None:
         _check.refuse(
-            "This index was made of codes and knows no encoder: ask it with codes, or give the "
+            "This index was made of codes and knows no encoder: search it with codes, or give the "
             "encoder (--encoder)."
         )
     _check.refuse(
-        f"The encoder of this index was at {place}, which is gone: give where it is now "
-        "(--encoder)."
+        f"The encoder of this index is no longer at {path}: say where it is now (--encoder)."
     )
 
 
@@ -154,10 +153,10 @@ def read_inputs(encoder: object, inputs: Items | Sequence[str] | str | os.PathLi
 
 def read_index_items(index: Index) -> Items | None:
     """Read the inputs of an index as items; None if they are unknown or no longer there."""
-    place = index.facts.get("inputs")
-    if place is None or not Path(place).exists():
+    path = index.facts.get("inputs")
+    if path is None or not Path(path).exists():
         return None
-    return read_inputs(index.encoder, place)
+    return read_inputs(index.encoder, path)
 
 
 def _find_encoder(

@@ -114,8 +114,8 @@ def _read_database(index: Index, labelled: bool = True) -> Items:
     no labels and must be ``labelled``."""
     items = read_index_items(index)
     if items is None or (labelled and items.labels is None):
-        place = index.facts.get("inputs")
-        why = "it was made of codes" if place is None else f"{place} is gone or has no labels"
+        path = index.facts.get("inputs")
+        why = "it was made of codes" if path is None else f"{path} is gone or has no labels"
         _check.refuse(f"The labels of this index's items are not known: {why}.")
     if not isinstance(index, HammingIndex):
         if index.count() != len(items):

@@ -16,11 +16,11 @@ LIST = f"{NEXT}json"  # the names of the new files, written after all of them
 
 
 def replace_files(
-    folder: Path, writers: Mapping[str, Callable[[Path], object]], known: tuple[str, ...]
+    folder: Path, writers: Mapping[str, Callable[[Path], object]], allowed: tuple[str, ...]
 ) -> None:
     """Write each new file by its function, beside the old one, then rename all. If a crash comes in
-    between, the next reader finishes the renaming. ``known``: names that the folder may hold."""
-    finish_replacing(folder, known)
+    between, the next reader finishes the renaming. ``allowed``: names that the files may have."""
+    finish_replacing(folder, allowed)
     try:
         for name, write in writers.items():
             write(folder / f"{NEXT}{name}")
@@ -32,10 +32,10 @@ def replace_files(
                 with suppress(OSError):
                     (folder / f"{NEXT}{name}").unlink()
         raise
-    finish_replacing(folder, known)
+    finish_replacing(folder, allowed)
 
 
-def finish_replacing(folder: Path, known: tuple[str, ...]) -> None:
+def finish_replacing(folder: Path, allowed: tuple[str, ...]) -> None:
     """Rename new files to their names, if all of them are written (a crash may have interrupted
     ``replace_files``)."""
     path = folder / LIST
@@ -45,7 +45,7 @@ def finish_replacing(folder: Path, known: tuple[str, ...]) -> None:
         return
     except (ValueError, RecursionError):
         names = None
-    if not isinstance(names, list) or not all(name in known for name in names):
+    if not isinstance(names, list) or not all(name in allowed for name in names):
         _check.refuse(f"{path} is damaged or not of this folder.")
     try:
         for name in names:

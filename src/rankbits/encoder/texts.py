@@ -15,7 +15,7 @@ from rankbits._files import write_whole
 from rankbits.data.arrays import FORMS
 from rankbits.data.items import Items, read_items
 from rankbits.data.tables import TABLES
-from rankbits.data.texts import SUFFIXES, make_texts
+from rankbits.data.texts import SUFFIXES, Texts, make_texts
 from rankbits.models.sentences import SentenceModel, open_sentence_model
 
 SENTENCES = "sentences.json"
@@ -33,6 +33,15 @@ def take_texts(inputs: Any, columns: Sequence[str] = ()) -> Any:
     if isinstance(inputs, (list, tuple)) and any(isinstance(value, str) for value in inputs):
         return Items(make_texts(inputs), np.arange(len(inputs)))
     return inputs
+
+
+def read_texts(name: str, texts: Any, columns: Sequence[str] = ()) -> Items:
+    """Read strings, a file or folder, or one sentence as items; refuses anything else."""
+    items = take_texts(texts, columns)
+    if not isinstance(items, Items) or not isinstance(items.inputs, Texts):
+        got = texts if isinstance(texts, (str, os.PathLike)) else type(texts).__name__
+        _check.refuse(f"{name} must be strings, or a file of them; got {got}.")
+    return items
 
 
 def _is_file(text: str) -> bool:

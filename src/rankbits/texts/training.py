@@ -23,7 +23,7 @@ from rankbits.encoder import Encoder
 from rankbits.encoder.files import load_encoder
 from rankbits.encoder.fitting import tell_left_out
 from rankbits.encoder.folder import QUANTIZER, make_folder, write_encoder
-from rankbits.encoder.texts import SENTENCES, save_model_name, take_texts
+from rankbits.encoder.texts import SENTENCES, read_texts, save_model_name
 from rankbits.models.heads import HashHead
 from rankbits.models.sentences import MINILM, BitsNetwork, SentenceModel, open_sentence_model
 from rankbits.quantizers import Projection
@@ -50,7 +50,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "chunk": 64,
     },
 }  # fmt: skip
-JUDGED = {"frozen": {"lr": 0.01}, "fine-tune": {}}  # qrels judge fewer texts than labels do
+FOR_QRELS = {"frozen": {"lr": 0.01}, "fine-tune": {}}  # qrels judge fewer texts than labels do
 NOT_OF_TEXTS = (
     "features", "weights", "teachers", "unlabelled", "dim", "hidden", "dropout", "freeze", "side",
     "augment", "mirror",
@@ -97,8 +97,8 @@ def train_texts(
         _check.refuse("preset='fine-tune' needs a folder for the network: give out.")
     if (queries is None) != (qrels is None):
         _check.refuse("queries and qrels belong together: give both, or labels.")
-    items = _read_texts("texts", texts, columns)
-    query_items = None if queries is None else _read_texts("queries", queries)
+    items = read_texts("texts", texts, columns)
+    query_items = None if queries is None else read_texts("queries", queries)
     readable = _keep_readable(items)
     if qrels is None or query_items is None:
         labelled, labels = _find_labels(items, labels, say)
@@ -155,15 +155,7 @@ def _adapt_config(config: TrainConfig, judged: bool) -> TrainConfig:
     for key in NOT_OF_TEXTS:
         if key in changed:
             _check.refuse(f"{key} is not for texts; got {changed[key]!r}.")
-    return TrainConfig(**PRESETS[name] | (JUDGED[name] if judged else {}) | changed)
-
-
-def _read_texts(what: str, texts: Any, columns: Sequence[str] = ()) -> Items:
-    items = take_texts(texts, columns)
-    if not isinstance(items, Items) or not isinstance(items.inputs, Texts):
-        got = texts if isinstance(texts, (str, os.PathLike)) else type(texts).__name__
-        _check.refuse(f"{what} must be strings, or a file of them; got {got}.")
-    return items
+    return TrainConfig(**PRESETS[name] | (FOR_QRELS[name] if judged else {}) | changed)
 
 
 def _keep_readable(items: Items) -> Items:
