@@ -20,9 +20,9 @@ from rankbits import _check
 class Batches(Sampler[list[int]], abc.ABC):
     """A batch sampler: ``plan(epoch)`` gives the global batches, iteration this process's share.
 
-    ``epoch`` and ``start`` say where the next iteration begins; it ends at the start of the next
-    epoch. A loader with workers draws batches ahead of their use, so a trainer that saves its place
-    counts the batches it used and comes back with ``at(epoch, start)``.
+    ``epoch`` and ``start`` say where the next iteration begins; a finished one leaves them at the
+    next epoch. A loader with workers draws batches ahead of their use, so a trainer that saves its
+    place counts the batches it used and comes back with ``at(epoch, start)``.
     """
 
     def __init__(

@@ -39,20 +39,20 @@ def split_own(
     draw = make_draw(seed)
     mixed = shuffle(np.arange(len(classes)), draw)
     every_class, number, sizes = np.unique(classes, return_inverse=True, return_counts=True)
-    most = np.maximum(sizes - 2, 0)
-    quota = np.minimum((sizes * share).astype(np.int64), most)
+    spare = np.maximum(sizes - 2, 0)
+    quota = np.minimum((sizes * share).astype(np.int64), spare)
     # the rows that rounding down left over go to the classes that lost most by it, one each
     wanted = int(np.floor(share * len(classes) + 0.5)) - int(quota.sum())
-    loss = np.where(quota < most, sizes * share - quota, -1.0)
+    loss = np.where(quota < spare, sizes * share - quota, -1.0)
     order = shuffle(np.arange(len(every_class)), draw)
     order = order[np.argsort(-loss[order], kind="stable")]
     quota[order[: max(0, min(wanted, int((loss >= 0).sum())))]] += 1
-    held = np.zeros(len(classes), bool)
+    held_out = np.zeros(len(classes), bool)
     by_class = mixed[np.argsort(number[mixed], kind="stable")]
     starts = np.cumsum(sizes) - sizes
     place = np.arange(len(classes)) - np.repeat(starts, sizes)
-    held[by_class[place < np.repeat(quota, sizes)]] = True
-    return np.flatnonzero(~held), np.flatnonzero(held)
+    held_out[by_class[place < np.repeat(quota, sizes)]] = True
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
 def split_classes(
@@ -68,8 +68,8 @@ def split_classes(
     share = _check_share(validation)
     classes = _pick_class(examples.labels)
     mixed = shuffle(np.unique(classes), make_draw(seed))
-    held = np.isin(classes, mixed[: int(np.floor(share * len(mixed) + 0.5))])
-    return np.flatnonzero(~held), np.flatnonzero(held)
+    held_out = np.isin(classes, mixed[: int(np.floor(share * len(mixed) + 0.5))])
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
 def _check_share(validation: float) -> float:

@@ -35,28 +35,28 @@ class Judged:
 
     def make_rankings(self, cells: int) -> Iterator[Ranking]:
         """Rankings of as many queries at a time as fit into ``cells`` counts."""
-        most = max(1, *(int(g.max(initial=1)) for g in (*self.grades, *self.missed))) + 1
+        grade_count = max(1, *(int(g.max(initial=1)) for g in (*self.grades, *self.missed))) + 1
         start = 0
         while start < len(self.names):
             stop, longest = start, 1
             while stop < len(self.names):
                 longest = max(longest, len(self.scores[stop]))
-                if stop > start and (stop + 1 - start) * longest * most > cells:
+                if stop > start and (stop + 1 - start) * longest * grade_count > cells:
                     break
                 stop += 1
-            yield self._make_ranking(range(start, stop), most)
+            yield self._make_ranking(range(start, stop), grade_count)
             start = stop
 
-    def _make_ranking(self, queries: range, most: int) -> Ranking:
+    def _make_ranking(self, queries: range, grade_count: int) -> Ranking:
         levels = [np.unique(-self.scores[q], return_inverse=True) for q in queries]
         widest = max(1, *(len(values) for values, _ in levels))
-        counts = np.zeros((len(queries), widest, most), np.int64)
+        counts = np.zeros((len(queries), widest, grade_count), np.int64)
         distances = np.full((len(queries), widest), np.nan)
-        unretrieved = np.zeros((len(queries), most), np.int64)
+        unretrieved = np.zeros((len(queries), grade_count), np.int64)
         for i, (q, (values, level)) in enumerate(zip(queries, levels, strict=True)):
             np.add.at(counts[i], (level, self.grades[q]), 1)
             distances[i, : len(values)] = values
-            unretrieved[i] = np.bincount(self.missed[q], minlength=most)
+            unretrieved[i] = np.bincount(self.missed[q], minlength=grade_count)
         return Ranking(counts, distances, unretrieved)
 
 

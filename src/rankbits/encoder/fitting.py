@@ -56,16 +56,16 @@ def fit_texts(
     if not len(embedded.rows):
         _check.refuse(f"None of {len(items):,} texts can be read; {embedded.failed[0]}")
     tell_left_out(embedded, model, say)
-    kept = items.subset(embedded.rows)
+    readable = items.subset(embedded.rows)
     if labels is not None:
         _check.same_length("labels", len(labels), "the texts", len(items))
         labels = np.asarray(labels)[embedded.rows]
-    elif kept.labels is not None and not (kept.labels.ndim == 1 and (kept.labels < 0).any()):
-        labels = kept.labels
+    elif readable.labels is not None and (readable.labels.ndim == 2 or readable.labels.min() >= 0):
+        labels = readable.labels
     quantizer = make_quantizer(method, bits, model.dim, False, seed)
-    say(f"fit {quantizer} on {len(kept):,} x {model.dim}")
+    say(f"fit {quantizer} on {len(readable):,} x {model.dim}")
     quantizer.fit(embedded.embeddings, labels)
-    return Encoder(reads, model, quantizer, columns=tuple(columns), class_names=kept.names)
+    return Encoder(reads, model, quantizer, columns=tuple(columns), class_names=readable.names)
 
 
 def tell_left_out(embedded: Embedded, model: object, say: Callable[[str], None]) -> None:
