@@ -30,7 +30,7 @@ def small(examples: Examples) -> Examples:
     parts = []
     for start in range(0, len(examples), 1000):
         part = torch.from_numpy(255 - examples.inputs[start : start + 1000])
-        seen = View(SIDE, 1).plain(part)
+        seen = View(SIDE, 1).see_centre(part)
         parts.append((seen * 255).round().to(torch.uint8).permute(0, 2, 3, 1).numpy())
     names = (examples.class_names, examples.category_names)
     return Examples(np.concatenate(parts), examples.labels, examples.categories, *names)

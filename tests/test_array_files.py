@@ -34,9 +34,9 @@ def test_columns_of_parquet(tmp_path):
     fixed = arrow.FixedSizeListArray.from_arrays(arrow.array(X.reshape(-1)), 4)
     table = arrow.table({"embeddings": fixed, "labels": np.arange(6)})
     parquet.write_table(table, tmp_path / "x.parquet")
-    found = read_columns(tmp_path / "x.parquet")
-    assert set(found) == {"embeddings", "labels"}
-    np.testing.assert_array_equal(found["embeddings"], X)
+    columns = read_columns(tmp_path / "x.parquet")
+    assert set(columns) == {"embeddings", "labels"}
+    np.testing.assert_array_equal(columns["embeddings"], X)
     parquet.write_table(arrow.table({"x": [[1.0], [1.0, 2.0]]}), tmp_path / "uneven.parquet")
     with pytest.raises(rb.Refusal, match=r"Column 'x' of .* must have rows of one length"):
         read_columns(tmp_path / "uneven.parquet")

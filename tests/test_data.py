@@ -50,7 +50,7 @@ BAD_EXAMPLES = {
     "labels must be whole numbers": (np.eye(2), [0.5, 1], {}),
     "categories must be at least -1": (np.eye(2), [0, 1], {"categories": [-2, 0]}),
     "categories must be (n,) whole": (np.eye(2), [0, 1], {"categories": [0.5, 0]}),
-    "labels must have a name each": (np.eye(2), [0, 1], {"class_names": ("a",)}),
+    "labels must each have one of the": (np.eye(2), [0, 1], {"class_names": ("a",)}),
     "one name for each of 2 columns": (np.eye(2), np.eye(2), {"class_names": ("a",)}),
 }
 
@@ -75,10 +75,10 @@ def test_subsets_refuse_rows_that_are_not_there():
 @given(st.lists(st.binary(min_size=3, max_size=3), max_size=30))
 def test_equal_bytes_have_equal_fingerprints(rows):
     values = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, 1, 1, 3)
-    found = hash_rows(values)
-    assert found.dtype == np.uint64 and len(set(found.tolist())) == len(set(rows))
+    hashes = hash_rows(values)
+    assert hashes.dtype == np.uint64 and len(set(hashes.tolist())) == len(set(rows))
     for i, row in enumerate(rows):
-        assert found[i] == found[rows.index(row)]
+        assert hashes[i] == hashes[rows.index(row)]
 
 
 # ---- images
@@ -144,9 +144,9 @@ def test_every_make_of_image_becomes_plain(tmp_path):
 def test_large_jpegs_shrink_as_small_ones_do(tmp_path):
     ramp = np.linspace(0, 255, 1600).astype(np.uint8)
     Image.fromarray(np.tile(ramp, (1200, 1))).save(tmp_path / "ramp.jpg", quality=95)
-    found = decode(tmp_path / "ramp.jpg", 16, 1)[8, :, 0].astype(float)
+    pixels = decode(tmp_path / "ramp.jpg", 16, 1)[8, :, 0].astype(float)
     wanted = ramp[200:1400].reshape(16, 75).mean(axis=1)
-    assert np.abs(found - wanted).max() < 3
+    assert np.abs(pixels - wanted).max() < 3
 
 
 def header_only(width: int, height: int) -> bytes:
@@ -231,19 +231,19 @@ def test_a_folder_of_classes(tmp_path):
     layouts.write(tmp_path / "cat" / "notes.txt", "not an image")
     layouts.write(tmp_path / "cat" / ".hidden.png", "not seen")
     layouts.write(tmp_path / ".git" / "a" / "b.png", "not seen")
-    found = read_examples(tmp_path)
-    names = [os.path.relpath(path, tmp_path) for path in found.inputs.paths]
+    examples = read_examples(tmp_path)
+    names = [os.path.relpath(path, tmp_path) for path in examples.inputs.paths]
     assert names == ["10/y.png", "ant/x.webp", "cat/1.jpeg", "cat/2.PNG"]
-    assert found.class_names == ("10", "ant", "cat") and found.labels.tolist() == [0, 1, 2, 2]
-    assert found.kind == "files" and found.categories is None
+    assert examples.class_names == ("10", "ant", "cat") and examples.labels.tolist() == [0, 1, 2, 2]
+    assert examples.kind == "files" and examples.categories is None
 
 
 def test_a_folder_of_categories(tmp_path):
     for name in ("pets/cat/1.png", "pets/dog/1.png", "wild/cat/1.png"):
         paint(tmp_path / name)
-    found = read_examples(tmp_path)
-    assert found.class_names == ("pets/cat", "pets/dog", "wild/cat")
-    assert found.categories.tolist() == [0, 0, 1] and found.category_names == ("pets", "wild")
+    examples = read_examples(tmp_path)
+    assert examples.class_names == ("pets/cat", "pets/dog", "wild/cat")
+    assert examples.categories.tolist() == [0, 0, 1] and examples.category_names == ("pets", "wild")
 
 
 def test_a_linked_folder_counts_and_a_circle_ends(tmp_path):
@@ -293,13 +293,13 @@ def rows_of(*columns):
 def test_a_folder_with_metadata(tmp_path, label):
     """Hugging Face's imagefolder; the texts differ in each row, so they are no labels."""
     metadata(tmp_path, f"file_name,text,{label}\n" + rows_of("abcdef", ["owl", "ant"] * 3))
-    found = read_examples(tmp_path)
-    assert found.class_names == ("ant", "owl") and found.labels.tolist() == [1, 0] * 3
-    assert found.inputs.paths[3] == str(tmp_path / "images" / "3.png")
+    examples = read_examples(tmp_path)
+    assert examples.class_names == ("ant", "owl") and examples.labels.tolist() == [1, 0] * 3
+    assert examples.inputs.paths[3] == str(tmp_path / "images" / "3.png")
     looked = inspect(tmp_path)
     assert looked.classes == 2 and not looked.unreadable
     assert str(looked).endswith(
-        f"nothing amiss was found\nlabels are the column '{label}' of metadata.csv"
+        f"no problem was found\nlabels are the column '{label}' of metadata.csv"
     )
 
 
@@ -311,8 +311,8 @@ def test_metadata_of_every_form(tmp_path):
     metadata(tmp_path / "b", "", "metadata.parquet")
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "b" / "metadata.parquet")
     for folder in ("a", "b"):
-        found = read_examples(tmp_path / folder)
-        assert found.class_names == ("a", "b") and found.labels.tolist() == [1, 0] * 3
+        examples = read_examples(tmp_path / folder)
+        assert examples.class_names == ("a", "b") and examples.labels.tolist() == [1, 0] * 3
     layouts.write(tmp_path / "a" / "metadata.jsonl", '{"file_name": "x"}\n[1]\n')
     with pytest.raises(Refusal, match=r"metadata.jsonl line 2 is not a JSON object"):
         read_examples(tmp_path / "a")
@@ -351,35 +351,35 @@ def test_a_look_names_what_lies_elsewhere_and_goes_on(tmp_path):
     for shade, name in enumerate(("a/1.png", "a/2.png", "b/1.png", "b/2.png", "b/c/odd.png")):
         paint(tmp_path / name, shade)
     paint(tmp_path / "odd.png", 9)
-    found = inspect(tmp_path)
-    assert found.examples == 4 and found.classes == 2
-    assert [os.path.relpath(p, tmp_path) for p in found.misplaced] == ["odd.png", "b/c/odd.png"]
-    assert "2 images lie at another depth than the rest" in str(found)
-    assert "nothing amiss" not in str(found) and str(tmp_path / "odd.png") in str(found)
+    findings = inspect(tmp_path)
+    assert findings.examples == 4 and findings.classes == 2
+    assert [os.path.relpath(p, tmp_path) for p in findings.misplaced] == ["odd.png", "b/c/odd.png"]
+    assert "2 images lie at another depth than the rest" in str(findings)
+    assert "no problem" not in str(findings) and str(tmp_path / "odd.png") in str(findings)
     with pytest.raises(Refusal, match="must lie equally deep"):
         read_examples(tmp_path)
 
 
-def test_one_class_is_amiss(tmp_path):
+def test_one_class_is_a_problem(tmp_path):
     paint(tmp_path / "images" / "1.png", 1)
     paint(tmp_path / "images" / "2.png", 2)
     assert "all examples are of one class" in str(inspect(tmp_path))
-    assert "nothing amiss" not in str(inspect(tmp_path))
+    assert "no problem" not in str(inspect(tmp_path))
 
 
 def test_tables(tmp_path):
     table = layouts.write(
         tmp_path / "t.csv", '\ufeffImage,note,Class,category\na.png,"x, y",10,wild\n b.png ,z,9,\n'
     )
-    found = read_examples(table)
-    assert found.inputs.paths.tolist() == [str(tmp_path / "a.png"), str(tmp_path / "b.png")]
-    assert found.class_names == ("9", "10") and found.labels.tolist() == [1, 0]
-    assert found.categories.tolist() == [0, -1] and found.category_names == ("wild",)
+    examples = read_examples(table)
+    assert examples.inputs.paths.tolist() == [str(tmp_path / "a.png"), str(tmp_path / "b.png")]
+    assert examples.class_names == ("9", "10") and examples.labels.tolist() == [1, 0]
+    assert examples.categories.tolist() == [0, -1] and examples.category_names == ("wild",)
     several = layouts.write(tmp_path / "t.tsv", "path\tlabel\na\tx; y\nb\t\n/c\tx|z\n")
-    found = read_examples(several)
-    assert found.class_names == ("x", "y", "z")
-    assert found.labels.tolist() == [[True, True, False], [False] * 3, [True, False, True]]
-    assert found.inputs.paths[2] == "/c"
+    examples = read_examples(several)
+    assert examples.class_names == ("x", "y", "z")
+    assert examples.labels.tolist() == [[True, True, False], [False] * 3, [True, False, True]]
+    assert examples.inputs.paths[2] == "/c"
 
 
 def test_parquet_tables(tmp_path):
@@ -387,13 +387,13 @@ def test_parquet_tables(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     rows = {"path": ["a.png", "b.png"], "label": [7, 3], "category": ["k", None]}
     parquet.write_table(pyarrow.table(rows), tmp_path / "t.parquet")
-    found = read_examples(tmp_path / "t.parquet")
-    assert found.labels.tolist() == [1, 0] and found.class_names == ("3", "7")
-    assert found.categories.tolist() == [0, -1]
+    examples = read_examples(tmp_path / "t.parquet")
+    assert examples.labels.tolist() == [1, 0] and examples.class_names == ("3", "7")
+    assert examples.categories.tolist() == [0, -1]
     rows = {"embeddings": [[1.0, 2.0], [3.0, 4.0]], "labels": [5, 6]}
     parquet.write_table(pyarrow.table(rows), tmp_path / "e.parquet")
-    found = read_examples(tmp_path / "e.parquet")
-    assert found.inputs.tolist() == [[1, 2], [3, 4]] and found.labels.tolist() == [5, 6]
+    examples = read_examples(tmp_path / "e.parquet")
+    assert examples.inputs.tolist() == [[1, 2], [3, 4]] and examples.labels.tolist() == [5, 6]
     (tmp_path / "e.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(Refusal, match=r"damaged or not a .parquet file"):
         read_examples(tmp_path / "e.parquet")
@@ -407,8 +407,8 @@ def test_names_in_parquet_are_labels(tmp_path):
         for label in ("label", "labels", "class"):
             rows = {inputs: [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], label: ["owl", "ant", "owl"]}
             parquet.write_table(pyarrow.table(rows), tmp_path / "e.parquet")
-            found = read_examples(tmp_path / "e.parquet")
-            assert found.class_names == ("ant", "owl") and found.labels.tolist() == [1, 0, 1]
+            examples = read_examples(tmp_path / "e.parquet")
+            assert examples.class_names == ("ant", "owl") and examples.labels.tolist() == [1, 0, 1]
             assert inspect(tmp_path / "e.parquet").classes == 2
     rows = {"file_name": ["a.png", "b.png"], "labels": ["owl", "ant"], "title": ["x", "y"]}
     parquet.write_table(pyarrow.table(rows), tmp_path / "t.parquet")
@@ -457,9 +457,9 @@ def test_tables_refuse(sentence, tmp_path):
 def test_array_files(tmp_path):
     path = tmp_path / "a.npz"
     np.savez(path, images=np.zeros((2, 3, 3, 1), np.uint8), labels=["b", "a"], categories=[0, -1])
-    found = read_examples(path)
-    assert found.kind == "images" and found.class_names == ("a", "b")
-    assert found.labels.tolist() == [1, 0] and found.categories.tolist() == [0, -1]
+    examples = read_examples(path)
+    assert examples.kind == "images" and examples.class_names == ("a", "b")
+    assert examples.labels.tolist() == [1, 0] and examples.categories.tolist() == [0, -1]
     np.savez(path, features=np.eye(2), labels=np.eye(2, dtype=int))
     assert read_examples(path).labels.dtype == bool
     np.savez(path, features=np.eye(2))
@@ -494,54 +494,51 @@ def messy(tmp_path):
     return tmp_path
 
 
-def test_a_look_finds_what_is_amiss(messy):
-    found = inspect(messy)
-    assert (found.examples, found.classes, found.smallest_class, found.largest_class) == (
-        12,
-        5,
-        1,
-        3,
-    )
-    assert found.single == ("c",) and found.shape == "8 x 6 to 30 x 20 pixels"
-    assert [os.path.basename(s.split(" ")[0]) for s in found.unreadable] == ["half.png", "text.png"]
-    assert found.copies_within == 2 and found.copies_across == 2
-    assert [os.path.relpath(p, messy) for p in found.across] == ["b/of_d.png", "d/1.png"]
-    text = str(found)
+def test_inspect_finds_problems(messy):
+    findings = inspect(messy)
+    assert findings.examples == 12 and findings.classes == 5
+    assert findings.smallest_class == 1 and findings.largest_class == 3
+    assert findings.single == ("c",) and findings.shape == "8 x 6 to 30 x 20 pixels"
+    unreadable = [os.path.basename(sentence.split(" ")[0]) for sentence in findings.unreadable]
+    assert unreadable == ["half.png", "text.png"]
+    assert findings.copies_within == 2 and findings.copies_across == 2
+    assert [os.path.relpath(p, messy) for p in findings.across] == ["b/of_d.png", "d/1.png"]
+    text = str(findings)
     assert "1 classes have one example" in text and "2 files cannot be read:" in text
     assert "2 examples are byte-identical to one of another class (label noise):" in text
-    assert json.loads(found.to_json())["single"] == ["c"]
+    assert json.loads(findings.to_json())["single"] == ["c"]
 
 
-def test_a_look_at_clean_data_says_so(tmp_path):
+def test_inspect_says_that_data_is_clean(tmp_path):
     np.savez(tmp_path / "a.npz", features=np.eye(4), labels=[0, 0, 1, 1], categories=[0, 0, 1, 1])
-    found = inspect(tmp_path / "a.npz")
-    assert str(found).splitlines() == [
+    findings = inspect(tmp_path / "a.npz")
+    assert str(findings).splitlines() == [
         f"{tmp_path / 'a.npz'}: 4 features, 4 dimensions",
         "2 classes of 2 to 2 examples, median 2; 2 categories",
-        "nothing amiss was found",
+        "no problem was found",
     ]
 
 
-def test_a_look_at_several_labels(tmp_path):
+def test_inspect_several_labels(tmp_path):
     hot = np.array([[1, 0], [1, 1], [0, 0], [1, 0]])
     np.savez(tmp_path / "a.npz", features=np.array([[1.0], [1.0], [2.0], [1.0]]), labels=hot)
-    found = inspect(tmp_path / "a.npz")
-    assert found.without_label == 1 and found.single == ("1",) and found.classes == 2
-    assert found.copies_within == 2 and found.across == ("row 0", "row 1", "row 3")
+    findings = inspect(tmp_path / "a.npz")
+    assert findings.without_label == 1 and findings.single == ("1",) and findings.classes == 2
+    assert findings.copies_within == 2 and findings.across == ("row 0", "row 1", "row 3")
 
 
-def test_a_look_at_a_protocol(tmp_path, monkeypatch, capsys):
+def test_inspect_a_protocol(tmp_path, monkeypatch, capsys):
     layouts.unsummed(monkeypatch)
     monkeypatch.setenv("RANKBITS_DATA", str(layouts.make_omniglot(tmp_path)))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Refusal, match="omniglot must hold class"):
         inspect(layouts.write(tmp_path / "other" / "omniglot" / "a.png", "").parent)
     monkeypatch.chdir(tmp_path / "other" / "omniglot")
-    found = inspect(find_protocol("omniglot"))
-    assert found.name == "Protocol(omniglot: 12 train, 6 queries, 6 database)"
-    assert found.shape == "105 x 105 pixels, grey" and found.leaks == ()
+    findings = inspect(find_protocol("omniglot"))
+    assert findings.name == "Protocol(omniglot: 12 train, 6 queries, 6 database)"
+    assert findings.shape == "105 x 105 pixels, grey" and findings.leaks == ()
     assert cli.main(["data", "check", "omniglot"]) == 0
-    assert capsys.readouterr().out.startswith(found.name)
+    assert capsys.readouterr().out.startswith(findings.name)
     assert cli.main(["data", "check", "omniglo"]) == 1
     wanted = "omniglo is neither a file or folder nor a protocol (did you mean 'omniglot'?)."
     assert wanted in capsys.readouterr().err
@@ -556,9 +553,9 @@ def test_names_that_are_no_utf8_can_be_shown(tmp_path):
     except OSError:
         pytest.skip("this file system takes UTF-8 names only")
     paint(tmp_path / "a" / "1.png")
-    found = inspect(tmp_path)
-    assert len(found.unreadable) == 1 and "\\udcff.png" in str(found)
-    str(found).encode("utf-8")
+    findings = inspect(tmp_path)
+    assert len(findings.unreadable) == 1 and "\\udcff.png" in str(findings)
+    str(findings).encode("utf-8")
 
 
 def test_the_command(messy, capsys):

@@ -15,7 +15,8 @@ from PIL import Image
 import rankbits as rb
 from rankbits.cli import main
 from rankbits.client import Client
-from rankbits.data.items import file_id, read_items
+from rankbits.data.files import make_file_id
+from rankbits.data.items import read_items
 from rankbits.encoder.files import load_encoder
 from rankbits.encoder.judging import evaluate_index
 from rankbits.indexes.checks import read_facts
@@ -122,7 +123,7 @@ def test_refusals_of_encoders(tmp_path):
     with pytest.raises(rb.Refusal, match=r"is not an encoder: it has no encoder\.json"):
         rb.load(tmp_path)
     own = rb.Encoder(Inputs("features", dim=12), torch.nn.Linear(12, 4))
-    with pytest.raises(rb.Refusal, match="A network of your own cannot be written"):
+    with pytest.raises(rb.Refusal, match="can save a network of your own"):
         own.save(tmp_path / "own")
     (tmp_path / "file").write_text("x")
     (tmp_path / "full").mkdir()
@@ -264,7 +265,7 @@ def test_what_is_gone_is_told(tmp_path, capsys):
     assert main(["index", *words[:2], "-o", words[2]]) == 0
     (tmp_path / "x.encoder").rename(tmp_path / "moved.encoder")
     assert main(["search", words[2], words[1]]) == 1
-    assert "which is gone: give where it is now (--encoder)" in capsys.readouterr().err
+    assert "say where it is now (--encoder)" in capsys.readouterr().err
     moved = ["--encoder", str(tmp_path / "moved.encoder")]
     assert main(["search", words[2], words[1], *moved, "-o", str(tmp_path / "r.npz")]) == 0
     rb.Encoder.of(OTHER).save(tmp_path / "other.encoder")
@@ -282,7 +283,7 @@ def test_ids_of_files_are_paths_below_what_was_given(pictures, tmp_path):
     items = read_items(pictures / "new")
     assert items.ids.tolist()[:3] == ["bright/0.png", "bright/1.png", "bright/2.png"]
     assert items.names == ("bright", "dark") and items.labels.tolist() == [0, 0, 0, 1, 1, 1]
-    assert items.titles[0] == "0" and file_id("/a/b/c.png", "/a") == "b/c.png"
+    assert items.titles[0] == "0" and make_file_id("/a/b/c.png", "/a") == "b/c.png"
     (tmp_path / "list.csv").write_text(
         "path,label,title,id\na/b.png,cat,A cat,x1\nc.png,dog,B,x2\n"
     )

@@ -35,9 +35,9 @@ def test_every_form(tmp_path, suffix, labels):
         between = "\t" if suffix == ".tsv" else ","
         rows = [("title", "Label"), *zip("abc", map(str, labels), strict=True)]
         path.write_text("".join(between.join(row) + "\n" for row in rows))
-    found = read_labels_file(path)
-    assert found.tolist() == labels
-    assert found.dtype.kind == ("U" if labels is NAMES else "i")
+    array = read_labels_file(path)
+    assert array.tolist() == labels
+    assert array.dtype.kind == ("U" if labels is NAMES else "i")
 
 
 def test_the_only_column_needs_no_name(tmp_path):

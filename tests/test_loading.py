@@ -18,7 +18,7 @@ from rankbits import Refusal
 from rankbits.data.augment import KINDS, View
 from rankbits.data.examples import Examples
 from rankbits.data.images import ImageFiles
-from rankbits.data.loading import Loader, Pixels, in_order
+from rankbits.data.loading import Loader, Pixels, batch_in_order
 
 
 @pytest.fixture
@@ -37,11 +37,11 @@ def folder(tmp_path):
 def test_arrays_come_in_the_samplers_order():
     examples = Examples(np.arange(20.0, dtype=np.float32).reshape(10, 2), np.arange(10))
     order = [[3, 1], [9, 0, 2], []]
-    found = list(Loader(examples, order))
-    assert [batch.rows.tolist() for batch in found] == order
-    assert found[1].inputs.tolist() == [[18, 19], [0, 1], [4, 5]]
-    assert found[1].labels.tolist() == [9, 0, 2] and found[1].planned == 3
-    assert in_order(5, 2) == [[0, 1], [2, 3], [4]]
+    batches = list(Loader(examples, order))
+    assert [batch.rows.tolist() for batch in batches] == order
+    assert batches[1].inputs.tolist() == [[18, 19], [0, 1], [4, 5]]
+    assert batches[1].labels.tolist() == [9, 0, 2] and batches[1].planned == 3
+    assert batch_in_order(5, 2) == [[0, 1], [2, 3], [4]]
 
 
 def test_reading_ahead_stops_with_the_reader_and_passes_errors_on():
@@ -61,11 +61,11 @@ def test_files_that_do_not_decode_leave_the_batch_by_name(folder, tmp_path, work
     loader = Loader(
         examples, [[0, 1, 2], [3, 4, 5]], side=8, workers=workers, cache=tmp_path / "cache"
     )
-    found = list(loader)
+    batches = list(loader)
     bad = [i for i, p in enumerate(examples.inputs.paths) if p.endswith("4.png")]
     assert list(loader.failed) == bad and "4.png" in loader.failed[bad[0]]
-    assert sum(len(batch) for batch in found) == 5 and [b.planned for b in found] == [3, 3]
-    for batch in found:
+    assert sum(len(batch) for batch in batches) == 5 and [b.planned for b in batches] == [3, 3]
+    for batch in batches:
         assert batch.inputs.shape == (len(batch), 8, 8, 3)
         assert (batch.places < 3).all() and len(batch.places) == len(batch)
         torch.testing.assert_close(batch.labels, torch.from_numpy(examples.labels)[batch.rows])
@@ -108,8 +108,8 @@ def test_a_folder_with_a_bad_picture_trains_and_embeds(folder, tmp_path):
         epochs=2, batch_size=16, side=16, workers=0, say=said.append,
     )  # fmt: skip
     assert any("1 images are left out" in line and "4.png" in line for line in said)
-    found = rb.load_run(tmp_path / "run").embed(rb.data.read_examples(folder))
-    assert found.embeddings.shape == (45, 8) and len(found.failed) == 1
+    examples = rb.load_run(tmp_path / "run").embed(rb.data.read_examples(folder))
+    assert examples.embeddings.shape == (45, 8) and len(examples.failed) == 1
     assert run.progress.finished
 
 
@@ -118,24 +118,24 @@ def test_a_folder_with_a_bad_picture_trains_and_embeds(folder, tmp_path):
 def test_views_keep_shape_and_range(augment, side):
     images = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (5, 30, 30, 3), "u1"))
     view = View(side, 3, augment)
-    for found in (view.plain(images), view.train(images, view.draw(5, 1))):
-        assert found.shape == (5, 3, side, side)
-        assert float(found.min()) >= 0 and float(found.max()) <= 1
-    assert view.train(images[:0], view.draw(5, 1)[:0]).shape[0] == 0
+    for seen in (view.see_centre(images), view.see_changed(images, view.draw(5, 1))):
+        assert seen.shape == (5, 3, side, side)
+        assert float(seen.min()) >= 0 and float(seen.max()) <= 1
+    assert view.see_changed(images[:0], view.draw(5, 1)[:0]).shape[0] == 0
 
 
 def test_a_flip_is_a_mirror_and_a_shift_moves():
     images = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (64, 16, 16, 1), "u1"))
     view = View(16, 1, "flip")
     drawn = view.draw(64, 3)
-    plain, seen = view.plain(images), view.train(images, drawn)
+    plain, seen = view.see_centre(images), view.see_changed(images, drawn)
     mirrored = drawn[:, 0] < 0.5
     assert 10 < int(mirrored.sum()) < 54
     torch.testing.assert_close(seen[mirrored], plain[mirrored].flip(3))
     torch.testing.assert_close(seen[~mirrored], plain[~mirrored])
     blob = torch.zeros(200, 32, 32, 1, dtype=torch.uint8)
     blob[:, 14:18, 14:18] = 255
-    moved = View(32, 1, "shift").train(blob, View(32, 1, "shift").draw(200, 0))
+    moved = View(32, 1, "shift").see_changed(blob, View(32, 1, "shift").draw(200, 0))
     places = (moved * torch.arange(32)).sum((1, 2, 3)) / moved.sum((1, 2, 3))
     assert float(places.min()) < 12.5 and float(places.max()) > 18.5  # up to an eighth either way
     assert float((places - 15.5).abs().max()) <= 4.1
@@ -143,10 +143,10 @@ def test_a_flip_is_a_mirror_and_a_shift_moves():
 
 def test_grey_and_colour_meet():
     grey = torch.full((1, 4, 4, 1), 100, dtype=torch.uint8)
-    assert View(4, 3).plain(grey).shape == (1, 3, 4, 4)
+    assert View(4, 3).see_centre(grey).shape == (1, 3, 4, 4)
     colour = torch.zeros(1, 4, 4, 3, dtype=torch.uint8)
     colour[..., 1] = 255
-    torch.testing.assert_close(View(4, 1).plain(colour), torch.full((1, 1, 4, 4), 0.587))
+    torch.testing.assert_close(View(4, 1).see_centre(colour), torch.full((1, 1, 4, 4), 0.587))
 
 
 def test_a_cache_that_cannot_be_had_is_none(folder, tmp_path):

@@ -48,7 +48,7 @@ def test_features_are_the_outputs_of_the_body_and_computed_once(teacher, tmp_pat
     found = compute_features(examples, config)
     body = teacher.model.backbone.eval()
     with torch.no_grad():
-        wanted = body(View(16, 3).plain(torch.from_numpy(examples.inputs)))
+        wanted = body(View(16, 3).see_centre(torch.from_numpy(examples.inputs)))
     assert found.inputs.dtype == np.float16
     np.testing.assert_allclose(found.inputs, wanted, atol=2e-3)
     np.testing.assert_array_equal(found.labels, examples.labels)

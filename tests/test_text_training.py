@@ -101,7 +101,7 @@ def test_judgements_train_the_whole_network(files, model, capsys):
         "--bits", 8, "--model", model, "-o", "own", "--epochs", 4, "--lr", 0.003,
         "--head-multiple", 1, "--batch-size", 100, "--memory", 50, "--validation", 0.2,
     )  # fmt: skip
-    assert "left out: 1 judgements of a query or a text that is not there." in err
+    assert "left out: 1 judgements of an unknown query or text." in err
     assert "validation mAP" in err and out.startswith("own: Encoder(texts")
     shutil.move("own", "moved")  # the network lies inside
     encoder, before = rb.load("moved"), open_sentence_model(model)

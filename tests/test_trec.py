@@ -81,8 +81,8 @@ def test_queries_the_run_lacks(tmp_path):
 
 def test_many_queries_are_ranked_in_slices(files):
     judged = read_judged(*files)
-    whole = next(iter(judged.rankings(10**9)))
-    parts = list(judged.rankings(100))
+    whole = next(iter(judged.make_rankings(10**9)))
+    parts = list(judged.make_rankings(100))
     assert len(parts) > 1 and sum(map(len, parts)) == len(whole) == 12
     np.testing.assert_allclose(
         np.concatenate([rb.average_precision(p) for p in parts]), rb.average_precision(whole)

@@ -51,7 +51,7 @@ def gradients(model, images, labels, loss, *, chunk, graph=None, view=None, step
     replay = Replay(model, 0, step)
 
     def embed(start, stop):
-        return model(view.train(images[start:stop], drawn[start:stop]).double())
+        return model(view.see_changed(images[start:stop], drawn[start:stop]).double())
 
     if graph is None:
         value, _ = batch_gradient(
@@ -100,10 +100,10 @@ def test_without_accidents_the_chunk_does_not_matter_at_all(images, labels):
 
 def test_what_a_row_draws_differs_between_steps_and_places(images):
     view = View(8, 1, "full")
-    one, two = (view.train(images, view.draw(ROWS, derive_seed(0, step))) for step in (1, 2))
+    one, two = (view.see_changed(images, view.draw(ROWS, derive_seed(0, step))) for step in (1, 2))
     assert not torch.equal(one, two)
     torch.testing.assert_close(
-        view.train(images[5:9], view.draw(ROWS, derive_seed(0, 1))[5:9]), one[5:9]
+        view.see_changed(images[5:9], view.draw(ROWS, derive_seed(0, 1))[5:9]), one[5:9]
     )
 
 

@@ -32,10 +32,10 @@ def test_views_are_those_of_plain_torch(kind, stored, channels, monkeypatch):
         images = torch.from_numpy(draw.integers(0, 256, (5, *size, stored), np.uint8))
         view = View(side, channels, kind)
         drawn = view.draw(5, 1)
-        seen, wanted = view.train(images.cuda(), drawn), view.train(images, drawn)
+        seen, wanted = view.see_changed(images.cuda(), drawn), view.see_changed(images, drawn)
         torch.testing.assert_close(seen.cpu(), wanted, rtol=0, atol=1e-4)
         # part of a batch sees what it sees in the whole
-        assert torch.equal(view.train(images[2:4].cuda(), drawn[2:4]), seen[2:4])
+        assert torch.equal(view.see_changed(images[2:4].cuda(), drawn[2:4]), seen[2:4])
 
 
 @pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")

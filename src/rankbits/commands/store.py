@@ -18,7 +18,7 @@ from rankbits._files import write_whole
 from rankbits._option import DEVICE, option
 from rankbits.data.arrays import read_columns
 from rankbits.data.texts import Texts, make_snippet
-from rankbits.encoder.indexing import needs_encoder, open_index, read_index_items
+from rankbits.encoder.indexing import open_index, read_index_items, require_encoder
 from rankbits.indexes.index import Index
 from rankbits.types import Codes, Questions, Results
 from rankbits.types.codes import is_codes
@@ -55,7 +55,7 @@ def read_queries(path: str, index: Index, ask: str | None) -> Codes | Questions:
     """Read a file of codes, or make codes or questions of inputs with the index's encoder."""
     if Path(path).suffix in (".npz", ".safetensors") and is_codes(path):
         return read_codes(path, ask)
-    encoder = needs_encoder(index)
+    encoder = require_encoder(index)
     return encoder.make_queries(encoder.embed(path, queries=True, progress=True), ask)
 
 

@@ -1,4 +1,4 @@
-"""Files, examples, splits, samplers: whatever touches a disk or an order of examples."""
+"""Read examples from files, split them, and draw batches of them."""
 
 from rankbits.data.batches import Batches, RandomBatches
 from rankbits.data.digits import digits

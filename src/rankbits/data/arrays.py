@@ -19,22 +19,22 @@ MOST_CHARACTERS = 1 << 26  # numpy gives every string of an array the width of t
 def read_array(path: str | os.PathLike[str], name: str = "embeddings") -> np.ndarray:
     """The array called ``name`` in a file, or its only array of two dimensions.
 
-    ``.npy`` is memory-mapped: its pages are read when they are wanted, not before.
+    A ``.npy`` is memory-mapped: rows are read from disk when they are used.
     """
     columns = read_columns(path, name)
     if name in columns:
         return columns[name]
     tables = [a for a in columns.values() if a.ndim == 2 and a.dtype.kind == "f"]
-    # uint8 with two dimensions may as well be packed codes: these need the name
+    # a uint8 matrix may be packed codes, so embeddings of that type need the name
     tables = tables or [a for a in columns.values() if a.ndim == 2 and a.dtype == np.int8]
     if len(tables) != 1:
-        listed = ", ".join(sorted(columns)) or "nothing"
-        _check.refuse(f"{path} must hold an array called '{name}'; it holds {listed}.")
+        names = ", ".join(sorted(columns)) or "nothing"
+        _check.refuse(f"{path} must hold an array called '{name}'; it holds {names}.")
     return tables[0]
 
 
-def read_columns(path: str | os.PathLike[str], only: str = "embeddings") -> dict[str, np.ndarray]:
-    """Every array of a file by name; a ``.npy`` has one, called ``only``.
+def read_columns(path: str | os.PathLike[str], name: str = "embeddings") -> dict[str, np.ndarray]:
+    """Every array of a file by name; the array of a ``.npy`` is called ``name``.
 
     A ``.parquet`` gives its columns of numbers, of strings ('' where one is missing) and of
     vectors; other columns, such as dates and structs, are left out.
@@ -45,7 +45,9 @@ def read_columns(path: str | os.PathLike[str], only: str = "embeddings") -> dict
     if source.suffix not in FORMS:
         _check.refuse(f"{source} must end in one of {', '.join(FORMS)}; got '{source.suffix}'.")
     try:
-        return _READERS[source.suffix](source, only)
+        if source.suffix == ".npy":
+            return {name: np.load(source, mmap_mode="r", allow_pickle=False)}
+        return _READERS[source.suffix](source)
     except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, _check.Refusal):
             raise
@@ -56,16 +58,12 @@ def read_columns(path: str | os.PathLike[str], only: str = "embeddings") -> dict
         _check.refuse(f"{source} is truncated, damaged or not a {source.suffix} file.")
 
 
-def _read_npy(source: Path, only: str) -> dict[str, np.ndarray]:
-    return {only: np.load(source, mmap_mode="r", allow_pickle=False)}
-
-
-def _read_npz(source: Path, only: str) -> dict[str, np.ndarray]:
+def _read_npz(source: Path) -> dict[str, np.ndarray]:
     with open(source, "rb") as file, np.load(file, allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
 
 
-def _read_safetensors(source: Path, only: str) -> dict[str, np.ndarray]:
+def _read_safetensors(source: Path) -> dict[str, np.ndarray]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -77,7 +75,7 @@ def _read_safetensors(source: Path, only: str) -> dict[str, np.ndarray]:
 
 
 def import_parquet() -> tuple[Any, Any]:
-    """The modules ``pyarrow`` and ``pyarrow.parquet``; refuses where they are not installed."""
+    """The modules ``pyarrow`` and ``pyarrow.parquet``; refuses if they are not installed."""
     try:
         import pyarrow
         import pyarrow.parquet as parquet
@@ -86,7 +84,7 @@ def import_parquet() -> tuple[Any, Any]:
     return pyarrow, parquet
 
 
-def _read_parquet(source: Path, only: str) -> dict[str, np.ndarray]:
+def _read_parquet(source: Path) -> dict[str, np.ndarray]:
     pyarrow, parquet = import_parquet()
     try:
         table = parquet.read_table(source)
@@ -101,7 +99,7 @@ def _read_parquet(source: Path, only: str) -> dict[str, np.ndarray]:
 
 
 def _convert_column(name: str, column: Any) -> np.ndarray | None:
-    """Numbers (n,), strings (n,) or vectors of numbers (n, dim); None for what is none of these."""
+    """A column as numbers (n,), strings (n,) or vectors (n, dim); None if it is of another type."""
     from pyarrow import types
 
     if types.is_dictionary(column.type):
@@ -118,9 +116,8 @@ def _convert_column(name: str, column: Any) -> np.ndarray | None:
             _check.refuse(f"{name} must have rows of one length.")
         flat = column.flatten().to_numpy(zero_copy_only=False)
         return flat.reshape(len(column), lengths.pop())
-    if types.is_integer(kind) or types.is_floating(kind):
-        return column.to_numpy(zero_copy_only=False)
-    if types.is_boolean(kind) and not column.null_count:
+    complete_booleans = types.is_boolean(kind) and not column.null_count
+    if types.is_integer(kind) or types.is_floating(kind) or complete_booleans:
         return column.to_numpy(zero_copy_only=False)
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return _make_strings(column.to_pylist())
@@ -128,7 +125,7 @@ def _convert_column(name: str, column: Any) -> np.ndarray | None:
 
 
 def _make_strings(values: list[str | None]) -> np.ndarray:
-    """Strings of one width, '' where there is none; of any width where that takes less memory."""
+    """Strings (n,), '' where one is missing; not of numpy's fixed width if that takes too much."""
     texts = ["" if value is None else value for value in values]
     widest = max(map(len, texts), default=0)
     if widest * len(texts) > MOST_CHARACTERS:
@@ -137,7 +134,6 @@ def _make_strings(values: list[str | None]) -> np.ndarray:
 
 
 _READERS = {
-    ".npy": _read_npy,
     ".npz": _read_npz,
     ".safetensors": _read_safetensors,
     ".parquet": _read_parquet,

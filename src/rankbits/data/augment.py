@@ -1,10 +1,9 @@
 """What the network sees of an image: its size, and random changes in training.
 
-Images come as they are stored, uint8 (n, height, width, channels), and are changed where they lie,
-on the GPU if there is one: one resampling makes crop, shift, scale and mirror at once. Which crop
-an image gets is drawn on the CPU for the batch of all processes from one seed, so that it depends
-neither on chunks nor on who embeds the image, and comes out the same in a second pass or a resumed
-run.
+Images come as they are stored, uint8 (n, height, width, channels), and are changed on the device
+that holds them: one resampling does crop, shift, scale and mirror. The random numbers of a whole
+batch are drawn on the CPU from one seed. So the change of an image does not depend on chunks or
+processes, and is the same in a second pass or a resumed run.
 """
 
 from __future__ import annotations
@@ -18,25 +17,26 @@ from rankbits.kernels import see_images, to_floats
 
 KINDS = ("none", "flip", "shift", "crop", "full", "strong")
 MOVED = ("shift", "crop", "full", "strong")
-MARGIN = 8 / 7  # images are stored larger than they are seen, 256 for 224, where crops are drawn
+MARGIN = 8 / 7  # images to be cropped are stored larger than they are seen, 256 for 224
 SMALL = 64  # up to this side an image is shifted by an eighth instead, its border repeated
 SHADE = 0.2
-TURN = 0.26  # of a strong view, radians: 15 degrees
+TURN = 0.26  # radians, 15 degrees
 COLOUR = 0.5
-COVER = (0.15, 0.45)  # sides of what is covered, in shares of the image
+COVER = (0.15, 0.45)  # sides of the covered part, as shares of the image's side
 
 
 @dataclass(frozen=True)
 class View:
     """Images as floats (n, channels, side, side) in [0, 1].
 
-    ``augment``: ``"none"``; ``"flip"``, mirrored half of the time; ``"shift"``, another place but
-    never mirrored (letters); ``"crop"``, another place and mirrored, as FastAP trains; ``"full"``,
-    that, and another size and brightness; ``"strong"``, that, turned, paler or more colourful, and
-    a part of it covered. ``mirror``: outside training an image is seen a second time, mirrored.
+    ``augment`` names the random changes in training: ``"none"``; ``"flip"`` mirrors half of the
+    images; ``"shift"`` moves them and never mirrors (letters); ``"crop"`` moves and mirrors, as
+    FastAP trains; ``"full"`` also changes size and brightness; ``"strong"`` also turns an image,
+    changes its colours and covers a part of it. ``mirror``: outside training an image is seen a
+    second time, mirrored.
 
     >>> view = View(side=2, channels=3, augment="flip")
-    >>> view.plain(torch.full((1, 4, 4, 1), 255, dtype=torch.uint8)).shape
+    >>> view.see_centre(torch.full((1, 4, 4, 1), 255, dtype=torch.uint8)).shape
     torch.Size([1, 3, 2, 2])
     """
 
@@ -47,12 +47,12 @@ class View:
 
     @property
     def stored(self) -> int:
-        """The side images are decoded to."""
+        """The side that images are decoded to."""
         crops = self.augment in MOVED and self.side > SMALL
         return round(self.side * MARGIN) if crops else self.side
 
-    def plain(self, images: torch.Tensor) -> torch.Tensor:
-        """The middle of the image, as a query or a database item is seen."""
+    def see_centre(self, images: torch.Tensor) -> torch.Tensor:
+        """The centre of each image: what the network sees of a query or a database item."""
         pixels = to_floats(images, self.channels)
         height, width = pixels.shape[2:]
         if height == width == self.side:
@@ -68,23 +68,23 @@ class View:
         kinds = 12 if self.augment == "strong" else 6
         return torch.rand(rows, kinds, generator=torch.Generator().manual_seed(seed))
 
-    def train(self, images: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
+    def see_changed(self, images: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
         """Images as a step of training sees them; ``drawn`` are their rows of ``draw``."""
         if self.augment == "none" or len(images) == 0:
-            return self.plain(images)
+            return self.see_centre(images)
         if self.augment == "flip":
-            pixels = self.plain(images)
+            pixels = self.see_centre(images)
             mirrored = (drawn[:, 0] < 0.5).to(images.device, non_blocking=True)
             return torch.where(mirrored[:, None, None, None], pixels.flip(3), pixels)
         changes = self._plan_changes(images.shape[1], drawn).to(images.device, non_blocking=True)
         return see_images(images, changes, self.side, self.channels)
 
     def _plan_changes(self, stored: int, drawn: torch.Tensor) -> torch.Tensor:
-        """What ``see_images`` does to each image, images being ``stored`` at this side."""
+        """What ``see_images`` does to each image; ``stored`` is the side of the images."""
         mirrored = torch.where(drawn[:, 0] < 0.5, -1.0, 1.0)
         if self.augment == "shift":
             mirrored = mirrored.abs()
-        share, reach = self._draw_window(stored, drawn)
+        share, reach = self._size_window(stored, drawn)
         place = torch.zeros(len(drawn), 2, 3)
         place[:, 0, 0], place[:, 1, 1] = share * mirrored, share
         place[:, :, 2] = (2 * drawn[:, 2:4] - 1) * reach[:, None]
@@ -99,8 +99,8 @@ class View:
             parts += [1 + COLOUR * (2 * drawn[:, 7:8] - 1), drawn[:, 8:10], half]
         return torch.cat(parts, dim=1)
 
-    def _draw_window(self, stored: int, drawn: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Share of the image's side that is seen, and how far its centre may lie off."""
+    def _size_window(self, stored: int, drawn: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The share of the image's side that is seen, and how far it may be moved."""
         larger = self.side > SMALL and stored >= self.stored
         share = torch.full((len(drawn),), 1 / MARGIN if larger else 1.0)
         if self.augment in ("full", "strong"):

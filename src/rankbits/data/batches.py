@@ -1,7 +1,7 @@
-"""Which examples meet in a batch: a plan that every process can make alone.
+"""Which examples meet in a batch.
 
-A plan is a pure function of (seed, epoch): every process makes the same global batches and takes
-its own share, and a run resumes in the middle of an epoch.
+The plan of an epoch is a pure function of (seed, epoch): every process makes the same global
+batches and takes its own share, and a run can resume in the middle of an epoch.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from rankbits import _check
 
 
 class Batches(Sampler[list[int]], abc.ABC):
-    """A batch sampler: ``plan(epoch)`` are the global batches, iteration this process's share.
+    """A batch sampler: ``plan(epoch)`` gives the global batches, iteration this process's share.
 
-    ``epoch`` and ``start`` say where the next iteration begins; it leaves them at the start of the
+    ``epoch`` and ``start`` say where the next iteration begins; a finished one leaves them at the
     next epoch. A loader with workers draws batches ahead of their use, so a trainer that saves its
     place counts the batches it used and comes back with ``at(epoch, start)``.
     """
@@ -51,17 +51,18 @@ class Batches(Sampler[list[int]], abc.ABC):
         """Batches in an epoch, the same for each process."""
 
     @abc.abstractmethod
-    def _batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
-        """The global batches of one epoch from its own random numbers."""
+    def _draw_batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
+        """The global batches of one epoch; ``draw`` gives its random numbers."""
 
     def plan(self, epoch: int) -> Iterator[np.ndarray]:
         """The global batches of an epoch, each an int64 array of rows without repeats."""
-        return self._batches(np.random.default_rng([self.seed, _check.whole("epoch", epoch, 0)]))
+        draw = np.random.default_rng([self.seed, _check.whole("epoch", epoch, 0)])
+        return self._draw_batches(draw)
 
     def share(self, batch: np.ndarray) -> np.ndarray:
-        """This process's rows of a global batch: joined in order of rank the shares are the batch,
-        and their lengths differ by at most one (a batch of fewer rows than processes leaves some
-        empty)."""
+        """This process's rows of a global batch. The shares of all ranks, joined in order, are the
+        batch, and their lengths differ by at most one (some are empty if there are fewer rows than
+        processes)."""
         rows = len(batch)
         return batch[rows * self.rank // self.world : rows * (self.rank + 1) // self.world]
 
@@ -83,7 +84,7 @@ class Batches(Sampler[list[int]], abc.ABC):
 class RandomBatches(Batches):
     """All rows in random order, cut into batches: for multi-hot labels and losses without ranks.
 
-    The last, shorter batch is kept unless it is a single row beside others.
+    The last, shorter batch is kept unless it is a single row and there are other batches.
 
     >>> [len(batch) for batch in RandomBatches([0, 1] * 5, 4)]
     [4, 4, 2]
@@ -93,7 +94,7 @@ class RandomBatches(Batches):
         whole, rest = divmod(len(self.labels), self.batch_size)
         return whole + (rest > 1 or not whole)
 
-    def _batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
+    def _draw_batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
         order = draw.permutation(len(self.labels))
         for start in range(0, len(self) * self.batch_size, self.batch_size):
             yield order[start : start + self.batch_size]

@@ -1,11 +1,11 @@
-"""Classes in a ring, cut into batches so that an image meets another of its class.
+"""Classes in a circle, cut into batches so that an image meets another of its class.
 
-Classes lie one after another in a circle, a batch (or half of one) is a stretch of it, and the cut
-follows three rules. Where it would leave a single image for the next stretch, that stretch starts
-one image earlier. Where the last image would be alone, it gets a second one in place of an image
-of a class with three or more there; if no class has three, the stretch ends one image early.
-So whoever has a neighbour in the circle has one in its stretch, and a stretch of M images moves on
-by at least M - 1.
+Classes lie one after another in a circle, and a batch (or half of one) is a stretch of it. Three
+rules say where a stretch ends. If a cut would leave a single image of a class for the next stretch,
+that stretch starts one image earlier. If the last image would be alone, a second one of its class
+replaces an image of a class that has three or more in the stretch; if no class has three, the
+stretch ends one image early. So every image that has a neighbour in the circle has one in its
+stretch, and the circle moves on by at least M - 1 images for a stretch of M.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 
 class Circle:
-    """Rows in a ring, those of one run (a class, or a piece of one) side by side."""
+    """Rows in a circle; those of one run (a class, or a piece of one) lie side by side."""
 
     def __init__(self, rows: np.ndarray, runs: np.ndarray) -> None:
         self.rows, self.cursor = rows, 0
@@ -24,7 +24,7 @@ class Circle:
         self.stop = np.repeat(edges + lengths, lengths)
 
     def take(self, size: int) -> np.ndarray:
-        """The next ``size`` rows, all if there are no more, one fewer where a cut asks for it."""
+        """The next ``size`` rows, all if there are no more, or one fewer where a cut needs it."""
         if len(self.rows) <= size:
             return self.rows
         spots = (self.cursor + np.arange(size)) % len(self.rows)
@@ -44,18 +44,19 @@ class Circle:
 
 
 def make_circles(
-    groups: np.ndarray, categories: np.ndarray, most: int | None, draw: np.random.Generator
+    groups: np.ndarray, categories: np.ndarray, per_class: int | None, draw: np.random.Generator
 ) -> list[Circle]:
-    """A circle for each category in ascending order, classes and the rows in them shuffled."""
+    """A circle for each category in ascending order. Classes (``groups``) and the rows in them are
+    shuffled; ``per_class`` cuts larger classes into runs of about so many rows."""
     rows = draw.permutation(len(groups))
     rows = rows[np.argsort(groups[rows], kind="stable")]
     group = groups[rows]
     sizes = np.bincount(groups)
-    if most is None:
+    if per_class is None:
         runs = group
     else:
         # even pieces, never of one image where the class has two
-        pieces = np.minimum(-(-sizes // most), np.maximum(1, sizes // 2))
+        pieces = np.minimum(-(-sizes // per_class), np.maximum(1, sizes // 2))
         nth = np.arange(len(rows)) - (np.cumsum(sizes) - sizes)[group]
         offsets = np.cumsum(pieces) - pieces
         runs = offsets[group] + nth * pieces[group] // sizes[group]

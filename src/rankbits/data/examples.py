@@ -1,4 +1,4 @@
-"""Examples: inputs with what is known of them, whether numbers, images or files."""
+"""Examples: inputs with their labels and categories."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ THREADS = 8
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Examples:
-    """Inputs with what is known of them.
+    """Inputs with their labels and categories.
 
     ``inputs``: float (n, dim) features, uint8 (n, height, width, 1 or 3) images in memory or mapped
     from a file, :class:`ImageFiles` or :class:`Texts`.
-    ``labels``: (n,) int64 or (n, C) bool multi-hot; names are numbered in their order and become
+    ``labels``: (n,) int64 or (n, C) bool multi-hot; names are numbered in sorted order and become
     ``class_names``.
     ``categories``: (n,) int64 groups of classes, -1 where none is known.
 
@@ -50,8 +50,8 @@ class Examples:
         if names is not None:
             if self.class_names:
                 _check.refuse("class_names cannot be given with labels that are names themselves.")
-            known, labels = np.unique(names, return_inverse=True)
-            object.__setattr__(self, "class_names", tuple(known.tolist()))
+            different, labels = np.unique(names, return_inverse=True)
+            object.__setattr__(self, "class_names", tuple(different.tolist()))
         else:
             labels = _check.array("labels", self.labels)
         if labels.ndim in (1, 2):
@@ -62,7 +62,7 @@ class Examples:
         object.__setattr__(self, "class_names", tuple(self.class_names))
         object.__setattr__(self, "category_names", tuple(self.category_names))
         if labels.ndim == 1:
-            _check_named("labels", labels, self.class_names, least=None)
+            _check_numbers("labels", labels, self.class_names)
         elif self.class_names and len(self.class_names) != labels.shape[1]:
             _check.refuse(
                 f"class_names must have one name for each of {labels.shape[1]} columns of labels; "
@@ -77,7 +77,9 @@ class Examples:
                 )
             _check.same_length("categories", len(categories), "the inputs", rows)
             categories = categories.astype(np.int64, copy=False)
-            _check_named("categories", categories, self.category_names, least=-1)
+            if categories.min(initial=0) < -1:
+                _check.refuse(f"categories must be at least -1; got {categories.min()}.")
+            _check_numbers("categories", categories, self.category_names)
             object.__setattr__(self, "categories", categories)
 
     @property
@@ -108,7 +110,7 @@ class Examples:
         return text + ")"
 
     def subset(self, rows: Any) -> Examples:
-        """The rows given as whole numbers, in that order; names stay."""
+        """The examples of ``rows``, whole numbers, in that order; class names stay."""
         rows = _check.array("rows", rows)
         if rows.ndim != 1 or (rows.dtype.kind not in "iu" and rows.size):
             _check.refuse(f"rows must be (m,) whole numbers; got {rows.dtype} {rows.shape}.")
@@ -134,23 +136,22 @@ def _check_inputs(value: Any) -> np.ndarray:
             "inputs must be float features (n, dim), uint8 images (n, height, width, 1 or 3), "
             f"ImageFiles or Texts; got {inputs.dtype} {inputs.shape}."
         )
-    # a mapped file may be larger than memory: whoever reads its rows checks them
+    # a mapped file may be larger than memory: its rows are checked when they are read
     return inputs if isinstance(inputs, np.memmap) else _check.finite("inputs", inputs)
 
 
-def _check_named(name: str, values: np.ndarray, names: tuple[str, ...], least: int | None) -> None:
-    if least is not None and values.size and values.min() < least:
-        _check.refuse(f"{name} must be at least {least}; got {values.min()}.")
+def _check_numbers(name: str, values: np.ndarray, names: tuple[str, ...]) -> None:
+    """Refuse numbers that have none of the ``names``, if there are names; -1 needs none."""
     if names and values.size and (values.max() >= len(names) or values.min() < -1):
         worst = values.max() if values.max() >= len(names) else values.min()
-        _check.refuse(f"{name} must have a name each: {len(names)} names; got {worst}.")
+        _check.refuse(f"{name} must each have one of the {len(names)} names; got {worst}.")
 
 
 def hash_rows(inputs: np.ndarray | ImageFiles | Texts) -> np.ndarray:
     """A hash of every row's bytes, uint64 (n,): equal bytes, equal hash.
 
-    Of files only those that share their length with another are read. A file that cannot be read
-    equals nothing.
+    Only files that share their length with another are read. A file that cannot be read equals no
+    other.
 
     >>> hashes = hash_rows(np.array([[1.0], [2.0], [1.0]]))
     >>> bool(hashes[0] == hashes[2]), bool(hashes[0] == hashes[1])

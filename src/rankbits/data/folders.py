@@ -14,6 +14,7 @@ from rankbits import _check
 from rankbits.data.examples import Examples
 from rankbits.data.files import list_files
 from rankbits.data.images import SUFFIXES, ImageFiles
+from rankbits.data.labels import make_multi_hot, split_labels
 from rankbits.data.tables import (
     COLUMNS,
     TABLES,
@@ -26,18 +27,18 @@ from rankbits.data.tables import (
 )
 from rankbits.data.texts import SUFFIXES as TEXTS
 from rankbits.data.texts import TextRows, read_text_folder, read_text_table
-from rankbits.data.vectors import number_known, number_names, read_rows
+from rankbits.data.vectors import number_names, number_nonempty, read_rows
 
 ARRAYS = (".npz", ".safetensors", ".parquet")
 SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "query", "gallery"}
 
 
 def read_examples(path: str | os.PathLike[str]) -> Examples:
-    """Examples from what a user has.
+    """Read labelled examples from a file or folder:
 
-    - a folder ``class/*.png`` or ``category/class/*.png``, which are told apart by their depth;
-    - a folder with images and a table metadata.csv (or .jsonl, .parquet), as Hugging Face's
-      imagefolder has it: column file_name, and label or the only other whose values repeat;
+    - a folder ``class/*.png`` or ``category/class/*.png``; the depth says which;
+    - a folder with images and a table metadata.csv (or .jsonl, .parquet), as in Hugging Face's
+      imagefolder: the column file_name, and label or the only other column whose values repeat;
     - a ``.csv``, ``.tsv`` or ``.parquet`` table with the columns path, label and perhaps category;
       paths are relative to the table, and labels joined by ``|`` or ``;`` are several;
     - a folder ``class/*.txt``, or a table (also ``.jsonl``) with the columns text and label;
@@ -71,7 +72,7 @@ class Reading:
 
 
 def read_leniently(path: str | os.PathLike[str]) -> Reading:
-    """``read_examples``, which leaves out image files that lie at another depth than most."""
+    """Read examples, and leave out image files that lie at another depth than most."""
     source = Path(path)
     if source.is_dir():
         return _read_folder(source)
@@ -94,7 +95,7 @@ def _read_file(source: Path) -> Examples:
 
 
 def holds_texts(source: Path) -> bool:
-    """Whether a file or folder is one of texts: where ``read_examples`` gives these."""
+    """Whether ``read_examples`` reads texts from a file or folder."""
     if source.is_dir():
         return not list_images(source) and bool(list_files(source, TEXTS))
     if not source.is_file() or not is_table(source):
@@ -120,26 +121,26 @@ def _read_folder(folder: Path) -> Reading:
         source, columns = metadata
         label = find_label_column(source, columns)
         if label:
-            return _read_listed(source, columns, label, images)
+            return _read_metadata(source, columns, label, images)
         if not any(images.values()):
             _check.refuse(
                 f"{source} must have a column 'label', or one whose values repeat; it has "
                 f"{', '.join(columns)}."
             )
-    return _read_classes(folder, images)
+    return _read_class_folders(folder, images)
 
 
 def _make_examples(source: Path, rows: TextRows) -> Examples:
-    """Labelled texts; refuses where a text or a label is missing."""
-    for sentence in rows.texts.sentences[:1]:
-        _check.refuse(sentence)
+    """Labelled texts; refuses if a text or a label is missing."""
+    if rows.texts.sentences:
+        _check.refuse(rows.texts.sentences[0])
     labels = rows.labels
     if labels is None or (labels.ndim == 1 and (labels < 0).any()):
         _check.refuse(f"{source} must have a label for each text.")
     return Examples(rows.texts, labels, class_names=rows.names)
 
 
-def _read_listed(
+def _read_metadata(
     source: Path, columns: Columns, label: str, images: dict[str, tuple[str, ...]]
 ) -> Reading:
     names = find_column(columns, "path"), find_column(columns, "category")
@@ -153,7 +154,7 @@ def _read_listed(
     return Reading(examples, notes=tuple(notes))
 
 
-def _read_classes(folder: Path, images: dict[str, tuple[str, ...]]) -> Reading:
+def _read_class_folders(folder: Path, images: dict[str, tuple[str, ...]]) -> Reading:
     counts = Counter(len(names) for names in images.values())
     depth = min(counts, key=lambda depth: (-counts[depth], depth))
     misplaced = tuple(path for path, names in images.items() if len(names) != depth)
@@ -180,37 +181,31 @@ def _read_table(source: Path, columns: Columns) -> Examples:
     names = {wanted: find_column(columns, wanted) for wanted in COLUMNS}
     for wanted in ("path", "label"):
         if not names[wanted]:
-            held = ", ".join(columns) or "nothing"
-            spelled = " or ".join(f"'{name}'" for name in COLUMNS[wanted])
-            _check.refuse(f"{source} must have a column {spelled}; it has {held}.")
-    texts = columns[names["label"]]
-    paths = [str(source.parent / path.strip()) for path in columns[names["path"]]]
+            accepted = " or ".join(f"'{name}'" for name in COLUMNS[wanted])
+            present = ", ".join(columns) or "nothing"
+            _check.refuse(f"{source} must have a column {accepted}; it has {present}.")
+    paths = [path.strip() for path in columns[names["path"]]]
     if not paths:
         _check.refuse(f"{source} must have rows; it has only its header.")
-    for row, path in enumerate(columns[names["path"]]):
-        if not path.strip():
-            _check.refuse(f"{source} row {row + 1} has no path.")
-    files = ImageFiles(np.array(paths, dtype=str))
-    labels, classes = _read_labels(source, texts)
+    if "" in paths:
+        _check.refuse(f"{source} row {paths.index('') + 1} has no path.")
+    files = ImageFiles(np.array([str(source.parent / path) for path in paths], dtype=str))
+    labels, classes = _read_labels(source, columns[names["label"]])
     if not names["category"]:
         return Examples(files, labels, class_names=classes)
-    categories, category_names = number_known(text.strip() for text in columns[names["category"]])
+    categories, category_names = number_nonempty(map(str.strip, columns[names["category"]]))
     return Examples(files, labels, categories, classes, category_names)
 
 
 def _read_labels(source: Path, texts: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
-    """One label a row, or several where any row joins them by ``|`` or ``;``."""
-    split = [[part.strip() for part in text.replace(";", "|").split("|")] for text in texts]
-    if all(len(parts) == 1 for parts in split):
-        for row, parts in enumerate(split):
-            if not parts[0]:
-                _check.refuse(f"{source} row {row + 1} has no label.")
-        return number_names(parts[0] for parts in split)
-    kept = [[part for part in parts if part] for parts in split]
-    numbers, classes = number_names(part for parts in kept for part in parts)
-    hot = np.zeros((len(kept), len(classes)), bool)
-    hot[np.repeat(np.arange(len(kept)), [len(parts) for parts in kept]), numbers] = True
-    return hot, classes
+    """Labels (n,), or (n, C) multi-hot if any row joins several by ``|`` or ``;``; refuses a
+    missing one of (n,)."""
+    if any("|" in text or ";" in text for text in texts):
+        return make_multi_hot(split_labels(texts))
+    names = [text.strip() for text in texts]
+    if "" in names:
+        _check.refuse(f"{source} row {names.index('') + 1} has no label.")
+    return number_names(names)
 
 
 def _read_arrays(source: Path) -> Examples:

@@ -1,4 +1,4 @@
-"""Image files: which rows are which files, and how one becomes pixels.
+"""Image files, and their decoding to pixels.
 
 Decoding hands unknown bytes to a large library, so it is strict: only a fixed list of formats is
 read, the header is read before any pixel, and every failure is one sentence that names the file.
@@ -62,9 +62,9 @@ def decode(path: str | os.PathLike[str], side: int, channels: int = 3) -> np.nda
     """Pixels of an image file, uint8 (side, side, channels): the shorter side is resized to
     ``side`` (bilinear, antialiased) and the centre is kept.
 
-    The EXIF orientation is honoured, transparency is laid on white, palettes, 16 bits and CMYK
-    become plain RGB (``channels=3``) or grey (``channels=1``), and of an animation the first frame
-    counts. More than ``MOST_PIXELS`` pixels are refused from the header alone.
+    The image is turned as its EXIF orientation says, transparent parts become white, palettes, 16
+    bits and CMYK become plain RGB (``channels=3``) or grey (``channels=1``), and only the first
+    frame of an animation is read. More than ``MOST_PIXELS`` pixels are refused from the header.
 
     >>> import tempfile
     >>> from PIL import Image
@@ -80,8 +80,8 @@ def decode(path: str | os.PathLike[str], side: int, channels: int = 3) -> np.nda
     try:
         with _open(path) as image:
             if image.format in ("JPEG", "MPO"):
-                # MPO is what phones write as .jpg. The decoder itself can halve the image: twice
-                # the wanted side leaves resizing its work.
+                # MPO is what phones write as .jpg. The decoder can shrink while it decodes; at
+                # twice the wanted side the resize below still makes the final pixels.
                 image.draft(None, (2 * side, 2 * side))
             upright = pillow.ImageOps.exif_transpose(image)
             plain = _make_plain(pillow.Image, _crop_centre(upright))
@@ -91,7 +91,7 @@ def decode(path: str | os.PathLike[str], side: int, channels: int = 3) -> np.nda
     except _check.Refusal:
         raise
     except Exception as error:
-        # whatever a damaged file makes the decoder raise, the file is what is wrong
+        # a damaged file may make the decoder raise anything
         raise Unreadable(f"{path} is truncated or damaged.") from error
 
 
@@ -111,7 +111,7 @@ def _import_pillow() -> Any:
 
 
 def _open(path: str | os.PathLike[str]) -> Any:
-    """The image with its header read and no pixel decoded."""
+    """Open an image: its header is read, and no pixel decoded."""
     pillow = _import_pillow()
     try:
         image = pillow.Image.open(path, formats=FORMATS)
@@ -133,7 +133,7 @@ def _open(path: str | os.PathLike[str]) -> Any:
 
 
 def _crop_centre(image: Any) -> Any:
-    """The middle square. Cutting before resizing keeps a long thin image from growing huge."""
+    """The square at the centre, cut before resizing: a long thin image would become huge."""
     width, height = image.size
     short = min(width, height)
     left, top = (width - short) // 2, (height - short) // 2
@@ -141,7 +141,7 @@ def _crop_centre(image: Any) -> Any:
 
 
 def _make_plain(library: Any, image: Any) -> Any:
-    """8 bits a channel, and nothing transparent."""
+    """The image with 8 bits a channel and nothing transparent."""
     if image.mode == "F" or image.mode.startswith("I"):
         return _to_eight_bits(library, image)
     if image.mode in ("LA", "PA", "La", "RGBA", "RGBa") or "transparency" in image.info:
@@ -151,7 +151,7 @@ def _make_plain(library: Any, image: Any) -> Any:
 
 
 def _to_eight_bits(library: Any, image: Any) -> Any:
-    """Wide greys: whole numbers past 255 are of 16 bits; fractions up to 1 are shares of white."""
+    """Grey images of 16 bits or floats in 8 bits; floats up to 1 are shares of white."""
     values = np.nan_to_num(np.asarray(image, np.float64), posinf=np.inf, neginf=0.0)
     most = values.max(initial=0.0)
     if image.mode == "F":

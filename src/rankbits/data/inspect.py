@@ -1,6 +1,6 @@
-"""A look at examples before any training: what is there, what cannot be read, what is there twice.
+"""Inspect examples before training: count them, and find unreadable files and copies.
 
-Findings are not errors; they are what a person should know of the data.
+Findings are not errors; they are what a person should know about the data.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SIDE = 32  # enough to make a decoder read a file to its end
 
 @dataclass(frozen=True)
 class Findings:
-    """What ``inspect`` found; ``print`` shows it as plain lines."""
+    """What ``inspect`` finds; ``print`` shows it as plain lines."""
 
     name: str
     kind: str
@@ -61,11 +61,13 @@ class Findings:
         ]
         if self.without_label:
             lines.append(f"{self.without_label:,} examples have no label")
-        lines += _list(self.single, "classes have one example: nothing else is relevant to it")
+        lines += _list_names(
+            self.single, "classes have one example: nothing else is relevant to it"
+        )
         if self.classes == 1:
             lines.append("all examples are of one class: everything is relevant to everything")
-        lines += _list(self.unreadable, "files cannot be read")
-        lines += _list(
+        lines += _list_names(self.unreadable, "files cannot be read")
+        lines += _list_names(
             self.misplaced,
             "images lie at another depth than the rest: training refuses the folder until they "
             "are moved",
@@ -74,26 +76,21 @@ class Findings:
             lines.append(
                 f"{self.copies_within:,} examples are byte-identical to one of their class"
             )
-        lines += _list(
-            self.across,
-            "examples are byte-identical to one of another class (label noise)",
-            self.copies_across,
+        lines += _list_names(
+            self.across, "examples are byte-identical to one of another class (label noise)"
         )
         lines += self.leaks
-        amiss = (
-            self.single, self.unreadable, self.misplaced, self.copies_within, self.copies_across,
-            self.leaks, self.without_label, self.classes == 1,
-        )  # fmt: skip
-        lines += [] if any(amiss) else ["nothing amiss was found"]
+        if len(lines) == 2:
+            lines.append("no problem was found")
         lines += [self.note] if self.note else []
         return "\n".join(_make_printable(line) for line in lines)
 
 
 def inspect(source: str | os.PathLike[str] | Protocol) -> Findings:
-    """Look at a folder, a table, a file of arrays (see ``read_examples``) or a protocol.
+    """Inspect a folder, a table, a file of arrays (see ``read_examples``) or a protocol.
 
-    Every image file is decoded once. If none can be decoded, that is refused. Images that lie at
-    another depth than most are named and left out.
+    Every image file is decoded once; a source of which none can be decoded is refused. Images that
+    lie at another depth than most are named and left out.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -105,13 +102,13 @@ def inspect(source: str | os.PathLike[str] | Protocol) -> Findings:
     """
     if isinstance(source, Protocol):
         leaks = tuple(find_leaks(source))
-        return _look_at(repr(source), source.examples, leaks, source.note)
+        return _inspect_examples(repr(source), source.examples, leaks, source.note)
     reading = read_leniently(source)
     note = "; ".join(reading.notes)
-    return _look_at(os.fspath(source), reading.examples, (), note, misplaced=reading.misplaced)
+    return _inspect_examples(os.fspath(source), reading.examples, (), note, reading.misplaced)
 
 
-def _look_at(
+def _inspect_examples(
     name: str,
     examples: Examples,
     leaks: tuple[str, ...],
@@ -123,14 +120,14 @@ def _look_at(
     if labels.ndim == 2:
         counts = labels.sum(axis=0)
         classes = np.flatnonzero(counts)
-        counts, bare = counts[classes], int((~labels.any(axis=1)).sum())
-        rows = hash_rows(labels)
+        counts, without_label = counts[classes], int((~labels.any(axis=1)).sum())
+        classes_of_rows = hash_rows(labels)
     else:
         classes, counts = np.unique(labels, return_counts=True)
-        bare, rows = 0, labels
+        without_label, classes_of_rows = 0, labels
     names = examples.class_names
-    spelled = [names[c] if names and c >= 0 else str(c) for c in classes]
-    within, across = _count_copies(hash_rows(examples.inputs), rows)
+    class_names = [names[c] if names and c >= 0 else str(c) for c in classes]
+    within, across = _find_copies(hash_rows(examples.inputs), classes_of_rows)
     groups = examples.categories
     return Findings(
         name=name,
@@ -142,8 +139,8 @@ def _look_at(
         median_class=float(np.median(counts)) if len(counts) else 0.0,
         largest_class=int(counts.max(initial=0)),
         categories=0 if groups is None else len(np.unique(groups[groups >= 0])),
-        without_label=bare,
-        single=tuple(s for s, n in zip(spelled, counts, strict=True) if n == 1),
+        without_label=without_label,
+        single=tuple(c for c, n in zip(class_names, counts, strict=True) if n == 1),
         unreadable=unreadable,
         copies_within=within,
         copies_across=len(across),
@@ -169,10 +166,10 @@ def _describe_inputs(examples: Examples) -> tuple[str, tuple[str, ...]]:
     # the filters of warnings belong to the whole process: set once here, not in each thread
     with warnings.catch_warnings(), ThreadPoolExecutor(THREADS) as pool:
         warnings.simplefilter("ignore")
-        reading = pool.map(_measure_image, paths)
-        looks = list(tqdm(reading, "read", len(paths), unit=" files", disable=None))
-    unreadable = tuple(look for look in looks if isinstance(look, str))
-    sizes = [look for look in looks if not isinstance(look, str)]
+        measured = pool.map(_measure_image, paths)
+        results = list(tqdm(measured, "read", len(paths), unit=" files", disable=None))
+    unreadable = tuple(result for result in results if isinstance(result, str))
+    sizes = [result for result in results if not isinstance(result, str)]
     if not sizes:
         _check.refuse(f"None of {len(paths):,} images can be read; the first: {unreadable[0]}")
     widths, heights = np.array(sizes).T
@@ -183,6 +180,7 @@ def _describe_inputs(examples: Examples) -> tuple[str, tuple[str, ...]]:
 
 
 def _measure_image(path: str) -> tuple[int, int] | str:
+    """The width and height of an image, or why it cannot be read."""
     try:
         decode(path, SIDE)
         return measure(path)
@@ -190,15 +188,14 @@ def _measure_image(path: str) -> tuple[int, int] | str:
         return str(sentence)
 
 
-def _count_copies(prints: np.ndarray, labels: np.ndarray) -> tuple[int, np.ndarray]:
-    """How many rows equal another of their class, and the rows that equal one of another."""
-    _, group = np.unique(prints, return_inverse=True)
+def _find_copies(hashes: np.ndarray, labels: np.ndarray) -> tuple[int, np.ndarray]:
+    """How many rows equal another of their class, and the rows that equal one of another class."""
+    _, group = np.unique(hashes, return_inverse=True)
     _, label = np.unique(labels, return_inverse=True)
     pair = group.astype(np.int64) * (int(label.max(initial=0)) + 1) + label
-    _, place, same = np.unique(pair, return_inverse=True, return_counts=True)
-    together = np.bincount(group)[group]
-    alike = same[place]
-    return int((alike > 1).sum()), np.flatnonzero(together > alike)
+    _, pair_of_row, pair_sizes = np.unique(pair, return_inverse=True, return_counts=True)
+    equal_in_class, equal = pair_sizes[pair_of_row], np.bincount(group)[group]
+    return int((equal_in_class > 1).sum()), np.flatnonzero(equal > equal_in_class)
 
 
 def _name_row(examples: Examples, row: int) -> str:
@@ -207,15 +204,14 @@ def _name_row(examples: Examples, row: int) -> str:
     return f"row {row}"
 
 
-def _list(names: tuple[str, ...], what: str, count: int | None = None) -> list[str]:
+def _list_names(names: tuple[str, ...], what: str) -> list[str]:
     if not names:
         return []
-    lines = [f"{len(names) if count is None else count:,} {what}:"]
-    lines += [f"  {name}" for name in names[:FIRST]]
+    lines = [f"{len(names):,} {what}:", *(f"  {name}" for name in names[:FIRST])]
     more = len(names) - FIRST
     return [*lines, f"  and {more:,} more"] if more > 0 else lines
 
 
 def _make_printable(text: str) -> str:
-    """File names may hold bytes that are no UTF-8; a terminal must not choke on them."""
+    """Replace the bytes of file names that are not UTF-8, which a terminal cannot print."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,4 +1,5 @@
-"""Items: what an index is made of and asked with, whatever file or folder it comes from."""
+"""Items: inputs with ids, labels and titles, read from a file or folder; an index is made of
+items and searched with items."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import numpy as np
 from rankbits import _check
 from rankbits.data.arrays import FORMS
 from rankbits.data.examples import Examples
+from rankbits.data.files import make_file_id
 from rankbits.data.folders import list_images, read_examples
 from rankbits.data.images import SUFFIXES, ImageFiles
 from rankbits.data.tables import TABLES, find_column, find_metadata, is_table, read_table
@@ -24,24 +26,15 @@ from rankbits.data.texts import (
     read_text_folder,
     read_text_table,
 )
-from rankbits.data.vectors import number_known, read_rows
-
-
-def file_id(path: str | os.PathLike[str], folder: str | os.PathLike[str]) -> str:
-    """The id of a file: its path below the folder that was given, with forward slashes.
-
-    >>> file_id("photos/birds/a.jpg", "photos")
-    'birds/a.jpg'
-    """
-    return Path(os.path.relpath(path, folder)).as_posix()
+from rankbits.data.vectors import number_nonempty, read_rows
 
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """Inputs under ``ids`` (n,): vectors (n, dim), images in memory, image files or texts.
+    """Inputs (vectors (n, dim), images in memory, image files or texts) and their ``ids`` (n,).
 
-    ``labels`` are (n,) numbers of ``names``, -1 where none is known, or (n, C) multi-hot; None
-    where nothing is known of any. ``titles`` are what a person reads (n,).
+    ``labels`` are (n,) numbers of ``names``, -1 where none is known, or (n, C) multi-hot; None if
+    no input has one. ``titles`` (n,) are shown to people.
     """
 
     inputs: np.ndarray | ImageFiles | Texts
@@ -55,13 +48,13 @@ class Items:
 
     @property
     def examples(self) -> Examples:
-        """The inputs as a network takes them, with labels of zero where none are known."""
+        """The inputs as a network takes them; labels are zero if none are known."""
         labels = np.zeros(len(self), np.int64) if self.labels is None else self.labels
         return Examples(self.inputs, labels, class_names=self.names)
 
     @property
     def paths(self) -> np.ndarray | None:
-        """Where the image files lie; None where the inputs are no files."""
+        """The paths of the image files; None if the inputs are not files."""
         return self.inputs.paths if isinstance(self.inputs, ImageFiles) else None
 
     def subset(self, rows: np.ndarray) -> Items:
@@ -77,18 +70,20 @@ class Items:
 def read_items(
     source: str | os.PathLike[str], *, texts: bool = False, columns: Sequence[str] = ()
 ) -> Items:
-    """Items of what a user has. ``texts``: of what may be read in two ways, the texts are wanted;
-    ``columns``: the columns of a table that are the text, joined by a space.
+    """Read items from a file or folder:
 
     - a folder: every image in it. An id is the path below the folder, the folders on that path are
       the label, and the file's name is the title;
     - an image: one item;
     - a table (.csv, .tsv, or .parquet with a column of paths), as ``read_examples`` reads it: the
       column id, or else the path, is the id, and the column title, name or text the title;
-    - a folder of texts (.txt, .md), as one of images; one such file is one item;
+    - a folder of texts (.txt, .md), like one of images; one such file is one item;
     - a table (also .jsonl) with a column text, and perhaps id, title and label;
-    - vectors (.npy, .npz, .safetensors, .parquet), with ``ids``, ``labels`` and ``titles`` beside
-      them where the file has them; without ids they are numbered.
+    - vectors (.npy, .npz, .safetensors, .parquet), with the arrays ids, labels and titles if the
+      file has them; without ids they are numbered.
+
+    ``texts`` reads the texts of a source that holds both texts and images or vectors. ``columns``
+    of a table are its text, joined by a space.
     """
     where = Path(source)
     if where.is_dir():
@@ -96,8 +91,8 @@ def read_items(
     if not where.is_file():
         _check.refuse(f"{where} does not exist.")
     if where.suffix.lower() in TEXTS:
-        one = TextRows(make_texts([read_text_file(where)]), [where.name], [where.stem], None, ())
-        return _make_text_items(one)
+        text = make_texts([read_text_file(where)])
+        return _make_text_items(TextRows(text, [where.name], [where.stem], None, ()))
     if where.suffix.lower() in SUFFIXES:
         paths = np.array([str(where)])
         return Items(ImageFiles(paths), _as_objects([where.name]), titles=(where.stem,))
@@ -114,9 +109,9 @@ def read_items(
 
 
 def _as_objects(values: list) -> np.ndarray:
-    words = np.empty(len(values), object)
-    words[:] = values
-    return words
+    objects = np.empty(len(values), object)
+    objects[:] = values
+    return objects
 
 
 def _make_text_items(rows: TextRows) -> Items:
@@ -134,23 +129,19 @@ def _read_folder(folder: Path, texts: bool) -> Items:
             _check.refuse(f"{folder} holds {kinds}no text ({', '.join(TEXTS)}).")
         return _make_text_items(rows)
     if find_metadata(folder) is not None:
-        return _make_items(read_examples(folder), folder)
-    labels, names = number_known("/".join(above) for above in files.values())
-    return Items(
-        ImageFiles(np.array(list(files))),
-        _as_objects([file_id(path, folder) for path in files]),
-        labels if names else None,
-        names,
-        tuple(Path(path).stem for path in files),
-    )
+        return _make_image_items(read_examples(folder), folder)
+    labels, names = number_nonempty("/".join(above) for above in files.values())
+    paths = np.array(list(files))
+    items = _make_image_items(Examples(ImageFiles(paths), labels, class_names=names), folder)
+    return items if names else replace(items, labels=None)
 
 
-def _make_items(examples: Examples, folder: Path) -> Items:
+def _make_image_items(examples: Examples, folder: Path) -> Items:
     assert isinstance(examples.inputs, ImageFiles)
     paths = examples.inputs.paths.tolist()
     return Items(
         examples.inputs,
-        _as_objects([file_id(path, folder) for path in paths]),
+        _as_objects([make_file_id(path, folder) for path in paths]),
         examples.labels,
         examples.class_names,
         tuple(Path(path).stem for path in paths),
@@ -161,7 +152,7 @@ def _read_table(source: Path) -> Items:
     table = read_table(source)
     if find_column(table, "text") and not find_column(table, "path"):
         return _make_text_items(read_text_table(source))
-    items = _make_items(read_examples(source), source.parent)
+    items = _make_image_items(read_examples(source), source.parent)
     columns = {name.strip().lower(): values for name, values in table.items()}
     titles = next((columns[n] for n in ("title", "name", "text") if n in columns), None)
     return replace(

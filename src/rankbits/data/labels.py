@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ import numpy as np
 from rankbits import _check
 from rankbits.data.arrays import FORMS, read_columns
 from rankbits.data.tables import find_column, read_table
-from rankbits.data.vectors import number_names
+from rankbits.data.vectors import number_names, number_nonempty
 
-TEXTS = (".txt", ".csv", ".tsv")
+TEXT_FORMS = (".txt", ".csv", ".tsv")
 
 
 def read_labels_file(path: str | os.PathLike[str]) -> np.ndarray:
@@ -22,10 +22,10 @@ def read_labels_file(path: str | os.PathLike[str]) -> np.ndarray:
 
     - ``.npy``, ``.npz``, ``.safetensors``, ``.parquet``: the array called 'labels' or 'label', or
       the only one;
-    - ``.csv``, ``.tsv``: the column called so, or the only one; the first line names the columns;
+    - ``.csv``, ``.tsv``: the column of that name, or the only one; the first line has the names;
     - ``.txt``: one label a line.
 
-    Text becomes whole numbers where every label is one, written as Python writes it.
+    Labels in text become whole numbers if every label is one, written as Python writes it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -38,31 +38,31 @@ def read_labels_file(path: str | os.PathLike[str]) -> np.ndarray:
     if not source.is_file():
         _check.refuse(f"{source} does not exist or is not a file.")
     if source.suffix == ".txt":
-        return _number_texts(source, _read_lines(source), "line")
-    if source.suffix in TEXTS:
+        return _parse_labels(source, _read_lines(source), "line")
+    if source.suffix in TEXT_FORMS:
         columns = read_table(source)
-        texts = columns[_find_labels(source, columns)]
+        texts = columns[_find_label_column(source, columns)]
         for row, text in enumerate(texts):
             if "|" in text or ";" in text:
                 _check.refuse(
                     f"{source} row {row + 1} has several labels, '{text}'; give them as multi-hot "
                     "(n, C) in an .npz."
                 )
-        return _number_texts(source, [text.strip() for text in texts], "row")
+        return _parse_labels(source, [text.strip() for text in texts], "row")
     if source.suffix in FORMS:
         arrays = read_columns(source, "labels")
-        return _check_labels(source, arrays[_find_labels(source, arrays)])
+        return _check_labels(source, arrays[_find_label_column(source, arrays)])
     _check.refuse(
-        f"{source} must end in one of {', '.join((*FORMS, *TEXTS))}; got '{source.suffix}'."
+        f"{source} must end in one of {', '.join((*FORMS, *TEXT_FORMS))}; got '{source.suffix}'."
     )
 
 
-def _find_labels(source: Path, columns: Mapping[str, Any]) -> str:
+def _find_label_column(source: Path, columns: Mapping[str, Any]) -> str:
     """The name of the column of labels, or of the only column."""
     name = find_column(columns, "label")
     if not name and len(columns) != 1:
-        held = ", ".join(columns) or "nothing"
-        _check.refuse(f"{source} must have a column 'labels' or only one; it has {held}.")
+        names = ", ".join(columns) or "nothing"
+        _check.refuse(f"{source} must have a column 'labels' or only one; it has {names}.")
     return name or next(iter(columns))
 
 
@@ -74,14 +74,13 @@ def _read_lines(source: Path) -> list[str]:
     return [line.strip() for line in text.rstrip().split("\n")] if text.strip() else []
 
 
-def _number_texts(source: Path, texts: Sequence[str], unit: str) -> np.ndarray:
-    for row, text in enumerate(texts):
-        if not text:
-            _check.refuse(f"{source} {unit} {row + 1} has no label.")
+def _parse_labels(source: Path, texts: list[str], unit: str) -> np.ndarray:
+    if "" in texts:
+        _check.refuse(f"{source} {unit} {texts.index('') + 1} has no label.")
     if not texts:
         _check.refuse(f"{source} has no labels.")
     try:
-        # '007' and '7' may be two names, and are one number
+        # '007' and '7' are one number, but may be two names
         if all(str(int(text)) == text for text in texts):
             return np.array([int(text) for text in texts], np.int64)
     except (ValueError, OverflowError):
@@ -90,7 +89,7 @@ def _number_texts(source: Path, texts: Sequence[str], unit: str) -> np.ndarray:
 
 
 def _check_labels(source: Path, values: np.ndarray) -> np.ndarray:
-    """Labels of an array file as they are, once they are known to be labels."""
+    """Refuse an array of a file that cannot be labels; returns it as labels."""
     name = f"labels in {source}"
     names = _check.label_names(name, values)
     rows = len(values) if values.ndim else 0
@@ -98,19 +97,26 @@ def _check_labels(source: Path, values: np.ndarray) -> np.ndarray:
 
 
 def number_labels(texts: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
-    """One label a row, -1 where empty; several where any row joins them by ``|`` or ``;``.
+    """Labels (n,), -1 where a text is empty, or (n, C) multi-hot if any joins several by ``|`` or
+    ``;``; and the names.
 
     >>> number_labels(["b", "", "a"])
     (array([ 1, -1,  0]), ('a', 'b'))
     """
-    split = [[p.strip() for p in t.replace(";", "|").split("|") if p.strip()] for t in texts]
-    numbers, names = number_names(part for parts in split for part in parts)
-    sizes = [len(parts) for parts in split]
-    owner = np.repeat(np.arange(len(split)), sizes)
-    if max(sizes, default=0) <= 1:
-        single = np.full(len(split), -1, np.int64)
-        single[owner] = numbers
-        return single, names
+    split = split_labels(texts)
+    if any(len(labels) > 1 for labels in split):
+        return make_multi_hot(split)
+    return number_nonempty("".join(labels) for labels in split)
+
+
+def split_labels(texts: Iterable[str]) -> list[list[str]]:
+    """The labels in each text, which ``|`` or ``;`` joins."""
+    return [[p.strip() for p in t.replace(";", "|").split("|") if p.strip()] for t in texts]
+
+
+def make_multi_hot(split: Sequence[Sequence[str]]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Multi-hot labels (n, C) of the labels of each row, and the C names."""
+    numbers, names = number_names(label for labels in split for label in labels)
     hot = np.zeros((len(split), len(names)), bool)
-    hot[owner, numbers] = True
+    hot[np.repeat(np.arange(len(split)), [len(labels) for labels in split]), numbers] = True
     return hot, names

@@ -1,8 +1,8 @@
-"""Batches read ahead of their use, so that the network never waits for a disk.
+"""Read batches ahead of their use, so that the network does not wait for a disk.
 
-Arrays are gathered by a thread. Files are decoded by worker processes, once: pixels go into a
-memory-mapped file that all workers and later epochs share. A file that does not decode leaves the
-batch and is remembered by name.
+A thread gathers the rows of arrays. Worker processes decode each image file once: its pixels go
+into a memory-mapped file that all workers and later epochs share. A file that cannot be decoded is
+left out of its batch, and the loader keeps a sentence about it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DECODED = 1
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Rows of the examples, their inputs as stored, their labels, and their places among the
-    ``planned`` rows that the sampler drew (a file that does not decode leaves a gap)."""
+    ``planned`` rows that the sampler drew (a file that cannot be decoded leaves a gap)."""
 
     rows: torch.Tensor
     inputs: torch.Tensor
@@ -44,7 +44,8 @@ class Batch:
 
 
 class Pixels(Dataset):
-    """Decoded files, uint8 (side, side, channels) each or ``None``; kept in ``folder`` if given."""
+    """The pixels of image files, uint8 (side, side, channels) each, or None for a file that cannot
+    be decoded; kept in ``folder`` if there is one."""
 
     def __init__(
         self, files: ImageFiles, side: int, channels: int, folder: Path | None = None
@@ -53,16 +54,16 @@ class Pixels(Dataset):
         self.kept: np.memmap | None = None
         self.state: np.memmap | None = None
         if folder is not None and len(files):
-            self._map(folder)
+            self._map_cache(folder)
 
-    def _map(self, folder: Path) -> None:
-        """Map one file of pixels and one of states, named by the paths, sizes and times of the
-        images."""
+    def _map_cache(self, folder: Path) -> None:
+        """Map a file of pixels and one of states; their name is a digest of the paths, sizes and
+        times of the images."""
         digest = hashlib.sha256(f"{self.side} {self.channels}".encode())
         for path in self.files.paths:
             try:
-                known = os.stat(path)
-                digest.update(f"{path} {known.st_size} {known.st_mtime_ns}\n".encode())
+                status = os.stat(path)
+                digest.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
             except OSError:
                 digest.update(f"{path} missing\n".encode())
         name = folder / digest.hexdigest()[:24]
@@ -86,7 +87,7 @@ class Pixels(Dataset):
             return row, None, str(sentence)
         if self.state is not None and self.kept is not None:
             self.kept[row] = pixels
-            self.state[row] = DECODED  # after the pixels: a killed worker leaves it unknown
+            self.state[row] = DECODED  # after the pixels, in case the worker is killed in between
         return row, pixels, ""
 
 
@@ -94,14 +95,14 @@ def _map_file(path: Path, shape: tuple[int, ...]) -> np.memmap:
     size = int(np.prod(shape))
     with open(path, "ab") as file:
         if file.tell() != size:
-            file.truncate(size)  # sparse: takes the space that is written
+            file.truncate(size)  # a sparse file: only what is written takes space
     return np.memmap(path, np.uint8, "r+", shape=shape)
 
 
 @dataclass
 class Loader:
-    """The batches of a sampler, in its order; ``failed`` are sentences on files left out. For a GPU
-    each is on its way while the one before is worked on."""
+    """The batches of a sampler, in its order; ``failed`` has a sentence for each row left out. Each
+    batch is sent to a GPU while the one before it is used."""
 
     examples: Examples
     batches: Iterable[list[int]]
@@ -114,24 +115,24 @@ class Loader:
     read: int = 0
 
     def __iter__(self) -> Iterator[Batch]:
-        batches = iter(self._files() if self.examples.kind == "files" else self._arrays())
+        files = self.examples.kind == "files"
+        batches = self._decode_files() if files else self._gather_arrays()
         return _send_ahead(batches, self.device) if self.device.type == "cuda" else batches
 
-    def _arrays(self) -> Iterator[Batch]:
+    def _gather_arrays(self) -> Iterator[Batch]:
         inputs, labels = self.examples.inputs, torch.from_numpy(self.examples.labels)
         assert isinstance(inputs, np.ndarray)
 
-        def gather(rows: list[int]) -> Batch:
-            at = np.asarray(rows, np.int64)
-            values = torch.from_numpy(np.ascontiguousarray(inputs[at]))
+        def gather(numbers: list[int]) -> Batch:
+            rows = torch.tensor(numbers, dtype=torch.int64)
+            values = torch.from_numpy(np.ascontiguousarray(inputs[rows.numpy()]))
             if values.dtype != torch.uint8:
                 values = values.to(torch.float32)
-            chosen = torch.from_numpy(at)
-            return self._pin(Batch(chosen, values, labels[chosen], torch.arange(len(at)), len(at)))
+            return self._pin(Batch(rows, values, labels[rows], torch.arange(len(rows)), len(rows)))
 
         return _read_ahead(gather, self.batches)
 
-    def _files(self) -> Iterator[Batch]:
+    def _decode_files(self) -> Iterator[Batch]:
         assert isinstance(self.examples.inputs, ImageFiles)
         labels = torch.from_numpy(self.examples.labels)
         pixels = Pixels(self.examples.inputs, self.side, self.channels, self.cache)
@@ -146,14 +147,15 @@ class Loader:
         for decoded in loader:
             self.failed.update({row: why for row, image, why in decoded if image is None})
             self.read += len(decoded)
-            kept = [(place, *part[:2]) for place, part in enumerate(decoded) if part[1] is not None]
             if len(self.failed) == self.read > 0:
                 first = next(iter(self.failed.values()))
                 _check.refuse(f"None of the first {self.read:,} images can be read: {first}")
-            places = torch.tensor([place for place, _, _ in kept], dtype=torch.long)
-            rows = torch.tensor([row for _, row, _ in kept], dtype=torch.long)
-            shape = (0, self.side, self.side, self.channels)
-            images = np.stack([image for _, _, image in kept]) if kept else np.zeros(shape, "u1")
+            readable = [place for place, (_, image, _) in enumerate(decoded) if image is not None]
+            places = torch.tensor(readable, dtype=torch.long)
+            rows = torch.tensor([decoded[place][0] for place in readable], dtype=torch.long)
+            images = np.zeros((0, self.side, self.side, self.channels), np.uint8)
+            if readable:
+                images = np.stack([decoded[place][1] for place in readable])
             yield self._pin(
                 Batch(rows, torch.from_numpy(images), labels[rows], places, len(decoded))
             )
@@ -167,7 +169,7 @@ class Loader:
 
 def ignore_signals(worker: int) -> None:
     """Make a worker process ignore SIGTERM and SIGINT, which a shell sends to every process of a
-    job. The main process decides when to stop, and its workers end with it."""
+    job. The main process decides when to stop, and then its workers end."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
 
@@ -175,7 +177,7 @@ def ignore_signals(worker: int) -> None:
 def _read_ahead(
     gather: Callable[[list[int]], Batch], batches: Iterable[list[int]]
 ) -> Iterator[Batch]:
-    """``gather`` of each batch, in a thread that keeps a few of them ready."""
+    """Call ``gather`` for each batch in a thread that keeps a few results ready."""
     pool = ThreadPoolExecutor(1, "rankbits-loader")
     ready: deque[Future[Batch]] = deque()
     try:
@@ -192,16 +194,16 @@ def _read_ahead(
 def _send_ahead(  # pragma: no cover - needs a GPU
     batches: Iterator[Batch], device: torch.device
 ) -> Iterator[Batch]:
-    """Batches with their inputs and labels on the device, sent by a stream of their own."""
+    """Batches with their inputs and labels on the device; a separate CUDA stream sends them."""
     sending = torch.cuda.Stream(device)
     ready: deque[tuple[Batch, torch.cuda.Event]] = deque()
 
     def receive() -> Batch:
         batch, sent = ready.popleft()
-        here = torch.cuda.current_stream(device)
-        here.wait_event(sent)
-        batch.inputs.record_stream(here)
-        batch.labels.record_stream(here)
+        current = torch.cuda.current_stream(device)
+        current.wait_event(sent)
+        batch.inputs.record_stream(current)
+        batch.labels.record_stream(current)
         return batch
 
     for batch in batches:
@@ -215,6 +217,6 @@ def _send_ahead(  # pragma: no cover - needs a GPU
         yield receive()
 
 
-def in_order(rows: int, size: int) -> list[list[int]]:
+def batch_in_order(rows: int, size: int) -> list[list[int]]:
     """Every row once, in order, ``size`` at a time."""
     return [list(range(start, min(start + size, rows))) for start in range(0, rows, size)]

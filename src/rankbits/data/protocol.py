@@ -1,5 +1,5 @@
-"""A dataset with its splits: which rows train, ask, answer and validate, and by what figure the
-answers are judged; and a search for leaks between the splits."""
+"""A dataset with its splits and the figure it is judged by; and a search for leaks between the
+splits."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ WORDS = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Protocol:
-    """A dataset with its splits, each int64 rows of ``examples``, and how answers are judged.
+    """A dataset with its splits, each int64 rows of ``examples``, and how results are judged.
 
-    ``exclude_self``: the queries are the database, each against the rest. ``metric`` is the name of
-    the headline figure in ``rb.evaluate``'s report. Rows that are in two splits which must not
-    meet are refused.
+    ``exclude_self``: the queries are the database, and each is left out of its own ranking.
+    ``metric`` names the headline figure in ``rb.evaluate``'s report. The queries must not share a
+    row with any other split, nor the validation rows with the training rows.
 
     >>> Protocol("mine", Examples(np.eye(4), [0, 0, 1, 1]), [0, 2], [1], [0, 2, 3])
     Protocol(mine: 2 train, 1 queries, 3 database)
@@ -76,46 +76,42 @@ class Protocol:
         return rows
 
     def _refuse_shared(self, split: str, other: str) -> None:
-        both = np.intersect1d(getattr(self, split), getattr(self, other))
-        if len(both):
+        shared = len(np.intersect1d(getattr(self, split), getattr(self, other)))
+        if shared:
             _check.refuse(
                 f"The {split} and the {other} of {self.name} must not share a row; "
-                f"they share {len(both):,}."
+                f"they share {shared:,}."
             )
 
     def __repr__(self) -> str:
-        held = "" if self.validation is None else f", {len(self.validation):,} validation"
-        return (
-            f"Protocol({self.name}: {len(self.train):,} train, {len(self.queries):,} queries, "
-            f"{len(self.database):,} database{held})"
-        )
+        rows = {split: getattr(self, split) for split in PARTS}
+        sizes = [f"{len(rows[split]):,} {split}" for split in PARTS if rows[split] is not None]
+        return f"Protocol({self.name}: {', '.join(sizes)})"
 
 
 def find_leaks(protocol: Protocol) -> list[str]:
     """Sentences about leaks: images of one split whose bytes are also in another.
 
-    No row is in two splits that must not meet (``Protocol`` refuses that), but a publisher may have
-    one image twice; then it is counted here, and is no error.
+    ``Protocol`` refuses a row in two splits, but a dataset may hold the same image in two rows.
+    Such copies are counted here; they are not an error.
 
     >>> examples = Examples(np.array([[1.0], [1.0], [2.0]]), [0, 0, 1])
     >>> find_leaks(Protocol("mine", examples, [2], [0], [1, 2]))
     ['1 of 1 queries has the same bytes as an image of the database.']
     """
-    prints = hash_rows(protocol.examples.inputs)
-    pairs = [("queries", "train")]
-    if not protocol.exclude_self:
-        pairs.insert(0, ("queries", "database"))
-    if protocol.validation is not None:
-        pairs += [("validation", "train"), ("validation", "queries")]
-    leaks = []
+    hashes = hash_rows(protocol.examples.inputs)
+    leaks, pairs = [], [("queries", "database"), ("queries", "train")]
     if protocol.exclude_self:
-        _, times = np.unique(prints[protocol.queries], return_counts=True)
+        del pairs[0]
+        _, times = np.unique(hashes[protocol.queries], return_counts=True)
         copies = int(times[times > 1].sum())
         leaks += _describe_leak(copies, len(protocol.queries), "queries", "another of them")
+    if protocol.validation is not None:
+        pairs += [("validation", "train"), ("validation", "queries")]
     for split, other in pairs:
-        own = prints[getattr(protocol, split)]
-        copies = int(np.isin(own, prints[getattr(protocol, other)]).sum())
-        leaks += _describe_leak(copies, len(own), split, WORDS[other])
+        rows = getattr(protocol, split)
+        copies = int(np.isin(hashes[rows], hashes[getattr(protocol, other)]).sum())
+        leaks += _describe_leak(copies, len(rows), split, WORDS[other])
     return leaks
 
 

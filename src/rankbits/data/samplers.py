@@ -1,7 +1,7 @@
-"""FastAP's schemes of sampling, so that examples meet their neighbours and hard negatives.
+"""FastAP's sampling schemes: batches in which examples meet their neighbours and hard negatives.
 
 A ranking loss asks each example of a batch for its neighbours there, so batches are drawn by class
-(FastAP, Sec. 4.2 and supplement A). How a class is cut at the end of a batch: see ``circles``.
+(FastAP, Sec. 4.2 and supplement A). ``circles`` says how a class is cut at the end of a batch.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ SAMPLERS = ("auto", "shuffled", "random", "hard", "vehicleid")
 class ClassBatches(Batches):
     """FastAP's *random* scheme: whole classes in random order until the batch is full.
 
-    An epoch is ceil(n / (M - 1)) batches of M: that takes the circle of classes past its beginning
-    however often a cut stepped back, so every class is met.
+    An epoch is ceil(n / (M - 1)) batches of M. That is once around the circle of classes even if
+    every cut steps back by one image, so every class is drawn.
 
-    ``per_class=n`` draws M // n different classes and n images of each instead, for classes too
-    large to come whole: all classes come equally often whatever their size, each walks through its
-    own images, and one with fewer than n gives what it has. An epoch is then ceil(rows / M)
-    batches, or as many as all classes need to come once.
+    ``per_class=n`` is for classes too large for a batch: it draws M // n different classes and the
+    next n images of each. All classes are drawn equally often, whatever their size, and a class of
+    fewer than n images gives all of them. An epoch is then ceil(rows / M) batches, or more if that
+    does not draw every class once.
 
     >>> [len(batch) for batch in ClassBatches([0, 0, 0, 0, 1, 1, 1, 1], 4, per_class=2)]
     [4, 4]
@@ -57,34 +57,34 @@ class ClassBatches(Batches):
     def __len__(self) -> int:
         return self._length
 
-    def _batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
+    def _draw_batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
         if self.per_class is not None:
-            yield from self._balanced(draw, self.per_class)
+            yield from self._draw_balanced(draw, self.per_class)
             return
-        (ring,) = make_circles(self._groups, np.zeros_like(self._groups), None, draw)
+        (circle,) = make_circles(self._groups, np.zeros_like(self._groups), None, draw)
         for _ in range(self._length):
-            yield ring.take(self.batch_size)
+            yield circle.take(self.batch_size)
 
-    def _balanced(self, draw: np.random.Generator, few: int) -> Iterator[np.ndarray]:
+    def _draw_balanced(self, draw: np.random.Generator, per_class: int) -> Iterator[np.ndarray]:
         rows = draw.permutation(len(self.labels))
         rows = rows[np.argsort(self._groups[rows], kind="stable")]
         sizes = np.bincount(self._groups)
         first = np.cumsum(sizes) - sizes
         seen = np.zeros_like(sizes)
-        together, waiting = self.batch_size // few, np.empty(0, np.int64)
-        step = np.arange(few)
+        together, waiting = self.batch_size // per_class, np.empty(0, np.int64)
+        step = np.arange(per_class)
         for _ in range(self._length):
             if len(waiting) < together:
-                fresh = draw.permutation(len(sizes))
-                other = ~np.isin(fresh, waiting)
-                chosen = np.flatnonzero(other)[: together - len(waiting)]
-                classes = np.concatenate([waiting, fresh[chosen]])
-                waiting = np.delete(fresh, chosen)
+                order = draw.permutation(len(sizes))
+                not_waiting = np.flatnonzero(~np.isin(order, waiting))
+                added = not_waiting[: together - len(waiting)]
+                classes = np.concatenate([waiting, order[added]])
+                waiting = np.delete(order, added)
             else:
                 classes, waiting = waiting[:together], waiting[together:]
             size = sizes[classes, None]
             spots = first[classes, None] + (seen[classes, None] + step) % size
-            seen[classes] += few
+            seen[classes] += per_class
             yield rows[spots[step < size]]
 
 
@@ -112,26 +112,27 @@ class PartBatches(Batches):
 
     @abc.abstractmethod
     def _draw_circles(self, draw: np.random.Generator) -> np.ndarray:
-        """The circles of each batch (n, together), counted in ascending order of categories."""
+        """The numbers of the circles of each batch (n, together), in the order of categories."""
 
-    def _batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
-        rings = make_circles(self._groups, self.categories, self.per_class, draw)
+    def _draw_batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
+        circles = make_circles(self._groups, self.categories, self.per_class, draw)
         size = self.batch_size // self.together
-        for chosen in self._draw_circles(draw):
-            yield np.concatenate([rings[ring].take(size) for ring in chosen])
+        for numbers in self._draw_circles(draw):
+            yield np.concatenate([circles[number].take(size) for number in numbers])
 
 
 class CategoryBatches(PartBatches):
     """FastAP's *hard* scheme: half of a batch from one category of classes, half from another.
 
-    Every unordered pair of different categories in random order, ``batches_per_pair`` batches
-    each: 5 on Stanford Online Products (66 pairs: 330 batches an epoch), 2 on In-Shop (253: 506).
-    With ``together`` = 1, 3 or more categories in a batch, which the supplement compares with two,
-    an epoch has as many batches, and the categories of each are drawn anew.
-    A category is a circle of its classes, in a new order each epoch, and goes on where the batch
-    before left it. One of fewer than M/2 images gives all it has, and the batch is that much
-    shorter: no image comes twice in a batch. ``per_class`` cuts larger classes into runs of about
-    so many images that lie apart in the circle, so that a half is not filled by one class.
+    An epoch goes through all unordered pairs of different categories in random order and draws
+    ``batches_per_pair`` batches of each: 5 on Stanford Online Products (66 pairs: 330 batches), 2
+    on In-Shop (253 pairs: 506). With ``together`` = 1, 3 or more categories in a batch, which the
+    supplement compares with two, an epoch has as many batches, each of categories drawn at random.
+    The classes of a category form a circle, in a new order each epoch, and each batch continues
+    where the last one ended. A category of fewer than M/2 images gives all of them, and the batch
+    is that much shorter: no image comes twice in a batch. ``per_class`` cuts larger classes into
+    runs of about so many images that lie apart in the circle, so that one class does not fill half
+    a batch.
 
     >>> hard = CategoryBatches(np.repeat(np.arange(24), 3), 8, np.repeat(np.arange(12), 6))
     >>> len(hard)
@@ -156,21 +157,21 @@ class CategoryBatches(PartBatches):
                 f"CategoryBatches needs a category for every row; {without:,} rows have none "
                 "(PartlyCategoryBatches, 'vehicleid', takes those)."
             )
-        several = int(self.categories.max()) + 1
-        if several < max(2, together):
+        count = int(self.categories.max()) + 1
+        if count < max(2, together):
             _check.refuse(
-                f"CategoryBatches needs at least {max(2, together)} categories; got {several}."
+                f"CategoryBatches needs at least {max(2, together)} categories; got {count}."
             )
         self.batches_per_pair = _check.whole("batches_per_pair", batches_per_pair, 1)
-        self._every_pair = np.array(list(itertools.combinations(range(several), 2)))
+        self._every_pair = np.array(list(itertools.combinations(range(count), 2)))
 
     def __len__(self) -> int:
         return len(self._every_pair) * self.batches_per_pair
 
     def _draw_circles(self, draw: np.random.Generator) -> np.ndarray:
         if self.together != 2:
-            several = int(self.categories.max()) + 1
-            return np.stack([draw.permutation(several)[: self.together] for _ in range(len(self))])
+            count = int(self.categories.max()) + 1
+            return np.stack([draw.permutation(count)[: self.together] for _ in range(len(self))])
         return np.repeat(draw.permutation(self._every_pair), self.batches_per_pair, axis=0)
 
 
@@ -188,11 +189,11 @@ class PartlyCategoryBatches(PartBatches):
 
     def __init__(self, labels: Any, batch_size: int, categories: Any, **options: Any) -> None:
         super().__init__(labels, batch_size, categories, **options)
-        free = self.categories < 0
-        if not free.any() or free.all():
+        without = self.categories < 0
+        if not without.any() or without.all():
             _check.refuse(
                 "PartlyCategoryBatches needs rows with a category and rows without one (-1); got "
-                f"{int((~free).sum()):,} with and {int(free.sum()):,} without."
+                f"{int((~without).sum()):,} with and {int(without.sum()):,} without."
             )
         self._times = -(-np.bincount(self.categories + 1)[1:] // (self.batch_size // 2))
 
@@ -205,7 +206,7 @@ class PartlyCategoryBatches(PartBatches):
 
 
 def _check_parts(sampler: PartBatches) -> None:
-    """Refuse a batch that halves do not fill, or whose parts have fewer than two images."""
+    """Refuse an odd batch of two parts, and parts of fewer than two images."""
     name, size, parts = type(sampler).__name__, sampler.batch_size, sampler.together
     if parts == 2 and (size % 2 or size < 4):
         _check.refuse(
@@ -216,16 +217,16 @@ def _check_parts(sampler: PartBatches) -> None:
 
 
 def _number_categories(sampler: Batches, value: Any) -> np.ndarray:
-    """One category for each row as 0, 1, ...; negative: none, as -1."""
+    """The category of each row as 0, 1, ...; -1 for a negative one, which means none."""
     name = type(sampler).__name__
     if value is None:
         _check.refuse(f"{name} needs the category of each row; got none.")
     categories = _check.labels("categories", value, len(sampler.labels), names=True)
     if categories.ndim == 2:
         _check.refuse(f"categories must have shape (n,); got {categories.shape}.")
-    known = categories >= 0
+    present = categories >= 0
     numbers = np.full(len(categories), -1, np.int64)
-    numbers[known] = np.unique(categories[known], return_inverse=True)[1]
+    numbers[present] = np.unique(categories[present], return_inverse=True)[1]
     return numbers
 
 
@@ -240,20 +241,20 @@ def make_sampler(
     together: int = 2,
     **options: int,
 ) -> Batches:
-    """A sampler by name: "shuffled", "random", "hard", "vehicleid", or "auto"; ``options`` are
-    those of :class:`Batches`.
+    """Make a sampler by name: "shuffled", "random", "hard", "vehicleid", or "auto"; ``options``
+    are those of :class:`Batches`.
 
-    "auto" shuffles multi-hot labels, is "hard" where every row has one of two or more categories,
-    and "random" otherwise. Where classes are so large that four would not fit whole into a batch
-    (or half of one), it also chooses ``per_class``: a sixteenth of the batch, or more where there
-    are fewer than sixteen classes.
+    "auto" is "shuffled" for multi-hot labels, "hard" if every row has a category and there are two
+    or more, and "random" otherwise. If classes are so large that four would not fit whole into a
+    batch (or half of one), it also chooses ``per_class``: a sixteenth of the batch, or more if
+    there are fewer than sixteen classes.
 
     >>> type(make_sampler("auto", [[1, 0], [1, 1]], None, 2)).__name__
     'RandomBatches'
     """
     _check.choice("sampler", name, SAMPLERS)
     if name == "auto":
-        name, per_class = _choose(labels, categories, batch_size, per_class)
+        name, per_class = _choose_sampler(labels, categories, batch_size, per_class)
     if name == "shuffled":
         return RandomBatches(labels, batch_size, **options)
     if name == "random":
@@ -265,22 +266,23 @@ def make_sampler(
     return CategoryBatches(labels, batch_size, categories, **parts)
 
 
-def _choose(
+def _choose_sampler(
     labels: Any, categories: Any, batch_size: int, per_class: int | None
 ) -> tuple[str, int | None]:
+    """The sampler that "auto" means, and its ``per_class``."""
     values = _check.array("labels", labels)
     if values.ndim != 1 or not len(values):
         return "shuffled", None
     size, classes = _check.whole("batch_size", batch_size, 2), len(np.unique(values))
     name = "random"
     if categories is not None:
-        known = np.unique(_check.array("categories", categories))
+        different = np.unique(_check.array("categories", categories))
         halves = size % 2 == 0 and size >= 4
-        name = "hard" if len(known) > 1 and known[0] >= 0 and halves else "random"
-    room = size // 2 if name == "hard" else size
-    if per_class is None and 4 * len(values) > room * classes:
-        few = 0 if name == "hard" else size // classes
-        if few and size // few > classes:  # more classes would fit than there are
-            few = size // (classes + 1) + 1
-        per_class = max(2, room // 16, few)
+        name = "hard" if len(different) > 1 and different[0] >= 0 and halves else "random"
+    part = size // 2 if name == "hard" else size
+    if per_class is None and 4 * len(values) > part * classes:
+        least = 0 if name == "hard" else size // classes
+        if least and size // least > classes:  # more classes would fit than there are
+            least = size // (classes + 1) + 1
+        per_class = max(2, part // 16, least)
     return name, per_class

@@ -1,7 +1,7 @@
-"""How rows are drawn: from a seed, the same on every machine and with every numpy.
+"""Shuffle and split rows by a seed, the same way on every machine and with every numpy.
 
-The order comes from the raw words of PCG64, which numpy promises not to change, and not from
-``Generator.permutation``, which it may.
+The order comes from the raw words of PCG64, which numpy promises not to change;
+``Generator.permutation`` may change.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ def split_own(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows to train on and rows to validate on, drawn within each class.
 
-    Every class keeps two training rows where it has them, so that each can be found again; classes
-    too small to give their share let others give more. A row with several labels counts for the
-    rarest of them.
+    Every class keeps two training rows if it has them. If a class is too small to give its share,
+    others give more. A row with several labels counts for the rarest of them.
 
     >>> train, held_out = split_own(Examples(np.eye(6), [0, 0, 0, 0, 0, 1]), validation=0.3)
     >>> train, held_out
@@ -40,27 +39,27 @@ def split_own(
     draw = make_draw(seed)
     mixed = shuffle(np.arange(len(classes)), draw)
     every_class, number, sizes = np.unique(classes, return_inverse=True, return_counts=True)
-    most = np.maximum(sizes - 2, 0)
-    quota = np.minimum((sizes * share).astype(np.int64), most)
-    # what rounding down left over goes to the classes that lost most by it, at most one each
+    spare = np.maximum(sizes - 2, 0)
+    quota = np.minimum((sizes * share).astype(np.int64), spare)
+    # the rows that rounding down left over go to the classes that lost most by it, one each
     wanted = int(np.floor(share * len(classes) + 0.5)) - int(quota.sum())
-    loss = np.where(quota < most, sizes * share - quota, -1.0)
+    loss = np.where(quota < spare, sizes * share - quota, -1.0)
     order = shuffle(np.arange(len(every_class)), draw)
     order = order[np.argsort(-loss[order], kind="stable")]
     quota[order[: max(0, min(wanted, int((loss >= 0).sum())))]] += 1
-    held = np.zeros(len(classes), bool)
+    held_out = np.zeros(len(classes), bool)
     by_class = mixed[np.argsort(number[mixed], kind="stable")]
     starts = np.cumsum(sizes) - sizes
     place = np.arange(len(classes)) - np.repeat(starts, sizes)
-    held[by_class[place < np.repeat(quota, sizes)]] = True
-    return np.flatnonzero(~held), np.flatnonzero(held)
+    held_out[by_class[place < np.repeat(quota, sizes)]] = True
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
 def split_classes(
     examples: Examples, validation: float = 0.1, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to train on and rows to validate on, whole classes each: for what is judged on classes
-    that nothing was learned from.
+    """Rows to train on and rows to validate on, which share no class: for models that are judged on
+    classes they were not trained on.
 
     >>> train, held_out = split_classes(Examples(np.eye(6), [0, 0, 1, 1, 2, 2]), validation=0.3)
     >>> train, held_out
@@ -69,8 +68,8 @@ def split_classes(
     share = _check_share(validation)
     classes = _pick_class(examples.labels)
     mixed = shuffle(np.unique(classes), make_draw(seed))
-    held = np.isin(classes, mixed[: int(np.floor(share * len(mixed) + 0.5))])
-    return np.flatnonzero(~held), np.flatnonzero(held)
+    held_out = np.isin(classes, mixed[: int(np.floor(share * len(mixed) + 0.5))])
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
 def _check_share(validation: float) -> float:
@@ -81,6 +80,7 @@ def _check_share(validation: float) -> float:
 
 
 def _pick_class(labels: np.ndarray) -> np.ndarray:
+    """One class for each row (n,): its rarest label, -1 if it has none."""
     if labels.ndim == 1:
         return labels
     rarity = np.argsort(labels.sum(axis=0), kind="stable")

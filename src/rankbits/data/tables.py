@@ -1,5 +1,5 @@
-"""Tables whose columns are read as text: csv, tsv, JSON lines and parquet, with one set of known
-names; and the metadata of a folder of images, as Hugging Face's imagefolder has it."""
+"""Read tables (csv, tsv, JSON lines, parquet) as columns of text, and find columns by their names;
+also the metadata of a folder of images, as in Hugging Face's imagefolder."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ COLUMNS = {
     "id": ("id", "_id"),
     "title": ("title", "name"),
 }
-"""The names, in small letters, under which a table may have a column; the first counts."""
+"""The names, in small letters, that a column may have; an earlier one is preferred."""
 MOST_FIELD = 1 << 30
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 Columns = dict[str, Sequence[str]]
 
 
 def find_column(columns: Iterable[str], wanted: str) -> str:
-    """The name under which a table has the column ``wanted``, or ''.
+    """The name of the column of a table that is ``wanted``, a key of ``COLUMNS``; '' if none is.
 
     >>> find_column(["Note", "Class "], "label")
     'Class '
     """
-    spelled = {name.strip().lower(): name for name in columns}
-    return next((spelled[name] for name in COLUMNS[wanted] if name in spelled), "")
+    by_lower = {name.strip().lower(): name for name in columns}
+    return next((by_lower[name] for name in COLUMNS[wanted] if name in by_lower), "")
 
 
 def is_table(source: Path) -> bool:
-    """Whether a file is a table of paths or texts; a ``.parquet`` may be one of vectors."""
+    """Whether a file is a table of paths or texts; a ``.parquet`` may hold vectors instead."""
     if source.suffix != ".parquet":
         return source.suffix in TABLES
     names = list_parquet_columns(source)
@@ -48,21 +48,16 @@ def is_table(source: Path) -> bool:
     return bool(find_column(names, "text")) and len(names) == len(_read_schema(source))
 
 
-def has_paths(source: Path) -> bool:
-    """Whether a ``.parquet`` is a table of paths."""
-    return bool(find_column(list_parquet_columns(source), "path"))
-
-
 def read_table(source: Path) -> Columns:
     """Every column of a ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet`` by its name; '' where a
-    value is missing. The first line of a text table names the columns."""
+    value is missing. The first line of a ``.csv`` or ``.tsv`` names the columns."""
     if source.suffix == ".parquet":
         return _read_parquet(source)
     try:
         with open(source, encoding="utf-8-sig", newline="") as file:
             if source.suffix == ".jsonl":
                 return _read_json_lines(source, file)
-            return _read_text(source, file)
+            return _read_csv(source, file)
     except UnicodeDecodeError:
         _check.refuse(f"{source} line {_find_bad_line(source)} is not text in UTF-8.")
     except csv.Error:
@@ -82,7 +77,8 @@ def _find_bad_line(source: Path) -> int:
 def read_fields(
     path: str | os.PathLike[str], form: str, skip: int = 0
 ) -> Iterator[tuple[int, list[str]]]:
-    """The number and the words of each line after the first ``skip``, as many as ``form`` has."""
+    """The number and the words of each line after the first ``skip``; refuses a line that has not
+    as many words as ``form``."""
     if not Path(path).is_file():
         _check.refuse(f"{path} does not exist or is not a file.")
     wanted, empty = len(form.split()), True
@@ -102,8 +98,8 @@ def read_fields(
         _check.refuse(f"{path} is empty; it must hold lines '{form}'.")
 
 
-def _read_text(source: Path, lines: Iterable[str]) -> Columns:
-    csv.field_size_limit(MOST_FIELD)  # of the whole process; the default refuses a long text
+def _read_csv(source: Path, lines: Iterable[str]) -> Columns:
+    csv.field_size_limit(MOST_FIELD)  # for the whole process; the default refuses a long text
     reader = csv.reader(lines, delimiter="\t" if source.suffix == ".tsv" else ",")
     header = next(reader, [])
     rows = []
@@ -119,7 +115,7 @@ def _read_text(source: Path, lines: Iterable[str]) -> Columns:
 
 
 def _read_json_lines(source: Path, lines: Iterable[str]) -> Columns:
-    """A column for each key of any line."""
+    """A column for each key that any line has."""
     rows = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -132,17 +128,17 @@ def _read_json_lines(source: Path, lines: Iterable[str]) -> Columns:
             _check.refuse(f"{source} line {number} is not a JSON object.")
         rows.append(row)
     names = dict.fromkeys(name for row in rows for name in row)
-    return {name: _spell(row.get(name) for row in rows) for name in names}
+    return {name: _make_strings(row.get(name) for row in rows) for name in names}
 
 
-def _spell(values: Iterable[object]) -> list[str]:
+def _make_strings(values: Iterable[object]) -> list[str]:
     return ["" if value is None else str(value) for value in values]
 
 
 def list_parquet_columns(source: Path) -> list[str]:
     """The names of the columns of a ``.parquet`` that are neither vectors nor structs.
 
-    Refuses a file that holds the bytes of images, as those of Hugging Face's datasets do.
+    Refuses a file that holds the bytes of images, as some of Hugging Face's datasets do.
     """
     pyarrow, schema = import_parquet()[0], _read_schema(source)
     for field in schema:
@@ -169,25 +165,28 @@ def _read_parquet(source: Path) -> Columns:
         table = parquet.read_table(source, columns=names)
     except (pyarrow.ArrowException, OSError):
         _check.refuse(f"{source} is truncated, damaged or not a .parquet file.")
-    return {name: _spell(table.column(name).to_pylist()) for name in names}
+    return {name: _make_strings(table.column(name).to_pylist()) for name in names}
 
 
 def find_metadata(folder: Path) -> tuple[Path, Columns] | None:
-    """The table of metadata in a folder of images and its columns; None where no table names its
-    images. Its column file_name says which image a row is about, relative to the table."""
+    """The table of metadata in a folder of images and its columns; None if no table has a column of
+    paths. A path is relative to the table."""
     for name in METADATA:
         source = folder / name
-        if source.is_file() and (source.suffix != ".parquet" or has_paths(source)):
-            columns = read_table(source)
-            if find_column(columns, "path"):
-                return source, columns
+        if not source.is_file():
+            continue
+        if source.suffix == ".parquet" and not find_column(list_parquet_columns(source), "path"):
+            continue  # without reading its rows
+        columns = read_table(source)
+        if find_column(columns, "path"):
+            return source, columns
     return None
 
 
 def find_label_column(source: Path, columns: Columns) -> str:
-    """The column of labels: by its name, or the only other whose values repeat; '' where none does.
+    """The column of labels: by its name, or the only other whose values repeat; '' if none does.
 
-    Values repeat where there are at least two of them, and half as many as rows at most.
+    Values repeat if there are at least two different ones, and at most half as many as rows.
 
     >>> table = {"file_name": ["1", "2", "3", "4"], "text": list("abcd"), "bird": list("xyxy")}
     >>> find_label_column(Path("metadata.csv"), table)
@@ -196,13 +195,13 @@ def find_label_column(source: Path, columns: Columns) -> str:
     label = find_column(columns, "label")
     if label:
         return label
-    passed_over = {find_column(columns, "path"), find_column(columns, "category")}
+    skipped = {find_column(columns, "path"), find_column(columns, "category")}
     repeating = [
         name
         for name, values in columns.items()
-        if name not in passed_over and all(values) and 2 <= len(set(values)) <= len(values) / 2
+        if name not in skipped and all(values) and 2 <= len(set(values)) <= len(values) / 2
     ]
     if len(repeating) > 1:
-        listed = ", ".join(repeating)
-        _check.refuse(f"{source} must call one column 'label'; it could be any of {listed}.")
+        names = ", ".join(repeating)
+        _check.refuse(f"{source} must call one column 'label'; it could be any of {names}.")
     return repeating[0] if repeating else ""

@@ -1,7 +1,7 @@
-"""Texts: which rows are which texts, and how they are read from files, folders and tables.
+"""Texts, and how they are read from files, folders and tables.
 
-A text that cannot be used (empty, of another encoding, binary) stays a row, with a sentence in its
-place: the rest of the texts is not lost, and whoever reads them says which were left out.
+A text that cannot be used (empty, binary, not in UTF-8) keeps its row, which holds a sentence
+instead: the other texts can still be used, and the caller can say which were left out.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 
 from rankbits import _check
-from rankbits.data.files import list_files
+from rankbits.data.files import list_files, make_file_id
 from rankbits.data.images import Unreadable
 from rankbits.data.labels import number_labels
 from rankbits.data.tables import COLUMNS, Columns, find_column, read_table
-from rankbits.data.vectors import number_known
+from rankbits.data.vectors import number_nonempty
 
 SUFFIXES = (".txt", ".md")
 
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """Texts in memory: ``values`` is (n,) of str, with an ``Unreadable`` for each that is none.
+    """Texts in memory: ``values`` (n,) holds a str, or an ``Unreadable`` where there is no text.
 
     >>> texts = make_texts(["a cat", " ", "a dog"])
     >>> len(texts), texts[np.array([2, 0])].values.tolist()
@@ -45,19 +45,19 @@ class Texts:
 
     @property
     def readable(self) -> np.ndarray:
-        """The rows that are texts."""
+        """The rows that hold a text."""
         return np.flatnonzero([isinstance(value, str) for value in self.values])
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Why each of the other rows is none."""
+        """Why each of the other rows holds none."""
         return tuple(str(value) for value in self.values if not isinstance(value, str))
 
 
 def make_texts(
     values: Iterable[Any], name: Callable[[int], str] = lambda row: f"Text {row + 1}"
 ) -> Texts:
-    """Texts of strings; ``name(row)`` is what a sentence about a row begins with."""
+    """Texts of strings; a sentence about a row begins with ``name(row)``."""
     rows = list(values)
     texts = np.empty(len(rows), object)
     for row, value in enumerate(rows):
@@ -71,8 +71,8 @@ def make_texts(
 
 @dataclass(frozen=True, eq=False)
 class TextRows:
-    """Texts, with the ids, titles and labels that are known: labels are (n,), -1 where there is
-    none, or (n, C) multi-hot."""
+    """Texts with their ids, titles and labels, if known. ``labels`` are (n,) numbers of ``names``,
+    -1 where there is none, or (n, C) multi-hot."""
 
     texts: Texts
     ids: Sequence[str] | None
@@ -82,7 +82,7 @@ class TextRows:
 
 
 def read_text_file(path: str | os.PathLike[str]) -> str | Unreadable:
-    """The text of a file in UTF-8, or a sentence on why it has none."""
+    """The text of a file in UTF-8, or a sentence that says why it has none."""
     try:
         raw = Path(path).read_bytes()
     except OSError as error:
@@ -98,15 +98,15 @@ def read_text_file(path: str | os.PathLike[str]) -> str | Unreadable:
 
 
 def read_text_folder(folder: Path) -> TextRows | None:
-    """Every text file of a folder, None where it has none. An id is the path below the folder, the
+    """Every text file of a folder; None if it has none. An id is the path below the folder, the
     folders on that path are the label, and the file's name is the title."""
     files = list_files(folder, SUFFIXES)
     if not files:
         return None
-    labels, names = number_known("/".join(above) for above in files.values())
+    labels, names = number_nonempty("/".join(above) for above in files.values())
     return TextRows(
         make_texts(read_text_file(path) for path in files),
-        [Path(os.path.relpath(path, folder)).as_posix() for path in files],
+        [make_file_id(path, folder) for path in files],
         [Path(path).stem for path in files],
         labels if names else None,
         names,
@@ -115,9 +115,10 @@ def read_text_folder(folder: Path) -> TextRows | None:
 
 def read_text_table(source: Path, wanted: Sequence[str] = ()) -> TextRows:
     """The texts of a table: its column text (or sentence, content, body, passage), or the columns
-    ``wanted``, joined by a space. The columns id, title and label are read where they are."""
+    ``wanted``, joined by a space; and its columns id, title and label, if it has them."""
     columns = read_table(source)
-    names = [_find_named(source, columns, name) for name in wanted] or [_find(source, columns)]
+    names = [_find_named_column(source, columns, name) for name in wanted]
+    names = names or [_find_text_column(source, columns)]
     parts = zip(*(columns[name] for name in names), strict=True)
     texts = make_texts(
         (" ".join(filter(None, row)) for row in parts), lambda row: f"{source} row {row + 1}"
@@ -135,24 +136,24 @@ def read_text_table(source: Path, wanted: Sequence[str] = ()) -> TextRows:
     )
 
 
-def _find(source: Path, columns: Columns) -> str:
+def _find_text_column(source: Path, columns: Columns) -> str:
     name = find_column(columns, "text")
     if not name:
-        known = ", ".join(COLUMNS["text"])
+        accepted = ", ".join(COLUMNS["text"])
         _check.refuse(
-            f"{source} must have a column of texts ({known}), or --column must name it; it has "
+            f"{source} must have a column of texts ({accepted}), or --column must name it; it has "
             f"{', '.join(columns) or 'nothing'}."
         )
     return name
 
 
-def _find_named(source: Path, columns: Columns, wanted: str) -> str:
-    spelled = {name.strip().lower(): name for name in columns}
-    if wanted.strip().lower() not in spelled:
+def _find_named_column(source: Path, columns: Columns, wanted: str) -> str:
+    by_lower = {name.strip().lower(): name for name in columns}
+    if wanted.strip().lower() not in by_lower:
         near = _check.nearest(wanted, columns)
-        held = ", ".join(columns) or "nothing"
-        _check.refuse(f"{source} has no column '{wanted}'{near}; it has {held}.")
-    return spelled[wanted.strip().lower()]
+        names = ", ".join(columns) or "nothing"
+        _check.refuse(f"{source} has no column '{wanted}'{near}; it has {names}.")
+    return by_lower[wanted.strip().lower()]
 
 
 def make_snippet(text: object, most: int = 240) -> str:

@@ -1,7 +1,7 @@
 """TREC's two files: a run (what a system returned) and qrels (what was judged relevant).
 
-run    ``query Q0 document rank score tag``     the score decides, the rank column is not read
-qrels  ``query 0 document grade``, or ``query document grade`` below a line of names, as BEIR has it
+run    ``query Q0 document rank score tag``     the score counts, the rank is not read
+qrels  ``query 0 document grade``, or ``query document grade`` below a line of names, as in BEIR
 
 As in trec_eval, a document without a judgement is not relevant, and relevant documents that the run
 does not return count in the denominators. Unlike trec_eval, which orders equal scores by document
@@ -23,8 +23,8 @@ from rankbits.types import Ranking
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """A run beside its judgements, query by query: scores and grades of what was returned, and the
-    grades of judged documents that were not."""
+    """A run with its judgements: for each query the scores and grades of the documents that the run
+    returned, and the grades of the judged documents that it ``missed``."""
 
     names: tuple[str, ...]
     scores: tuple[np.ndarray, ...]
@@ -33,30 +33,30 @@ class Judged:
     documents: int
     notes: tuple[str, ...]
 
-    def rankings(self, cells: int) -> Iterator[Ranking]:
-        """Rankings of as many queries at a time as keep the counts below ``cells``."""
-        most = max(1, *(int(g.max(initial=1)) for g in (*self.grades, *self.missed))) + 1
+    def make_rankings(self, cells: int) -> Iterator[Ranking]:
+        """Rankings of as many queries at a time as fit into ``cells`` counts."""
+        grade_count = max(1, *(int(g.max(initial=1)) for g in (*self.grades, *self.missed))) + 1
         start = 0
         while start < len(self.names):
             stop, longest = start, 1
             while stop < len(self.names):
                 longest = max(longest, len(self.scores[stop]))
-                if stop > start and (stop + 1 - start) * longest * most > cells:
+                if stop > start and (stop + 1 - start) * longest * grade_count > cells:
                     break
                 stop += 1
-            yield self._ranking(range(start, stop), most)
+            yield self._make_ranking(range(start, stop), grade_count)
             start = stop
 
-    def _ranking(self, queries: range, most: int) -> Ranking:
+    def _make_ranking(self, queries: range, grade_count: int) -> Ranking:
         levels = [np.unique(-self.scores[q], return_inverse=True) for q in queries]
         widest = max(1, *(len(values) for values, _ in levels))
-        counts = np.zeros((len(queries), widest, most), np.int64)
+        counts = np.zeros((len(queries), widest, grade_count), np.int64)
         distances = np.full((len(queries), widest), np.nan)
-        unretrieved = np.zeros((len(queries), most), np.int64)
+        unretrieved = np.zeros((len(queries), grade_count), np.int64)
         for i, (q, (values, level)) in enumerate(zip(queries, levels, strict=True)):
             np.add.at(counts[i], (level, self.grades[q]), 1)
             distances[i, : len(values)] = values
-            unretrieved[i] = np.bincount(self.missed[q], minlength=most)
+            unretrieved[i] = np.bincount(self.missed[q], minlength=grade_count)
         return Ranking(counts, distances, unretrieved)
 
 
@@ -67,11 +67,11 @@ def read_judged(
     negative: str = "refuse",
     missing: str = "zero",
 ) -> Judged:
-    """Read both files and join them.
+    """Read a run and its qrels, and join them.
 
     ``negative="zero"`` counts negative grades (junk, in some collections) as not relevant instead
     of refusing them. ``missing="skip"`` leaves judged queries that the run lacks out of the means,
-    as trec_eval does by default; ``"zero"`` counts them as having returned nothing.
+    as trec_eval does by default; ``"zero"`` counts them as if the run returned nothing for them.
     """
     _check.choice("negative", negative, ("refuse", "zero"))
     _check.choice("missing", missing, ("zero", "skip"))

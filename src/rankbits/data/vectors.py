@@ -1,4 +1,5 @@
-"""Files of arrays with what is known of their rows: labels, categories, ids and titles."""
+"""Read vectors or images from a file of arrays, with the labels, categories, ids and titles of the
+rows; and number the names of labels."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ IDS, TITLES = ("ids", "id", "paths", "path"), ("titles", "title", "texts", "text
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Vectors (n, dim) or images, and beside them whatever the file holds."""
+    """Vectors (n, dim) or images, and what else the file holds about each row."""
 
     inputs: np.ndarray
     labels: np.ndarray | None
@@ -31,21 +32,21 @@ class Rows:
 
 
 def read_rows(source: Path) -> Rows:
-    """The rows of a file of arrays: those called features, embeddings or images, or the only matrix
-    of floats. Names of labels become numbers."""
+    """The rows of a file of arrays: the array called features, embeddings or images, or the only
+    matrix of floats. Names of labels become numbers."""
     columns = read_columns(source)
     inputs = _find_inputs(source, columns)
-    labels, class_names = _number(columns.get(find_column(columns, "label")))
+    labels, class_names = _number_strings(columns.get(find_column(columns, "label")))
     if labels is not None:
         _check.same_length(f"labels in {source}", len(labels), "the vectors", len(inputs))
         labels = _check.labels(f"labels in {source}", labels, len(inputs))
-    categories, category_names = _number(columns.get("categories"))
+    categories, category_names = _number_strings(columns.get("categories"))
     ids, titles = (_find_column(source, columns, names, len(inputs)) for names in (IDS, TITLES))
     return Rows(inputs, labels, class_names, categories, category_names, ids, titles)
 
 
 def number_names(names: Iterable[Any]) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Numbers of names in sorted order, whole numbers by value, and the names.
+    """Number names in sorted order (whole numbers by value) -> the numbers (n,), and the names.
 
     >>> number_names(["10", "9", "10"])
     (array([1, 0, 1]), ('9', '10'))
@@ -58,20 +59,21 @@ def number_names(names: Iterable[Any]) -> tuple[np.ndarray, tuple[str, ...]]:
     return np.fromiter((number[text] for text in texts), np.int64, len(texts)), tuple(order)
 
 
-def number_known(names: Iterable[str]) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Numbers of names as ``number_names`` gives them, -1 for ''; and the names.
+def number_nonempty(names: Iterable[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Number names as ``number_names`` does, and '' as -1 -> the numbers (n,), and the names.
 
-    >>> number_known(["b", "", "a"])
+    >>> number_nonempty(["b", "", "a"])
     (array([ 1, -1,  0]), ('a', 'b'))
     """
-    texts = np.array(list(names), dtype=str)
+    texts = list(names)
+    present = np.array([text != "" for text in texts], bool)
     numbers = np.full(len(texts), -1, np.int64)
-    numbers[texts != ""], known = number_names(texts[texts != ""])
-    return numbers, known
+    numbers[present], different = number_names(filter(None, texts))
+    return numbers, different
 
 
-def _number(values: Any) -> tuple[Any, tuple[str, ...]]:
-    """Names (n,) as numbers, and the names; numbers as they are."""
+def _number_strings(values: Any) -> tuple[Any, tuple[str, ...]]:
+    """Number an array (n,) of names -> the numbers, and the names; other values are unchanged."""
     if values is not None and values.dtype.kind in "UT" and values.ndim == 1:
         return number_names(values.tolist())
     return values, ()
@@ -82,16 +84,16 @@ def _find_inputs(source: Path, columns: Mapping[str, np.ndarray]) -> np.ndarray:
     if name is None:
         floats = [n for n, a in columns.items() if a.ndim == 2 and a.dtype.kind == "f"]
         if len(floats) != 1:
-            held = ", ".join(sorted(columns)) or "nothing"
+            names = ", ".join(sorted(columns)) or "nothing"
             _check.refuse(
-                f"{source} must hold 'features', 'embeddings' or 'images'; it holds {held}."
+                f"{source} must hold 'features', 'embeddings' or 'images'; it holds {names}."
             )
         name = floats[0]
     inputs = columns[name]
     if name == "images" or inputs.ndim > 2:
         return inputs
     inputs = inputs[None] if inputs.ndim == 1 else inputs
-    # whole numbers are what embedding services sell
+    # embedding services also return whole numbers
     return inputs.astype(np.float32) if inputs.dtype.kind in "iu" else inputs
 
 

@@ -38,10 +38,10 @@ class Encoder:
     """Inputs -> embeddings -> bits, always the same way.
 
     ``reads`` says what an input is: a vector of a width, an image of a size or a text. ``network``
-    makes embeddings of inputs; None where the inputs are embeddings already. ``quantizer`` makes
-    bits of embeddings; None where the signs of the network's outputs are the bits. ``view``: how
-    images are cut, and whether their mirrors are seen too. ``folder`` is where it lies on disk.
-    ``columns`` of a table are its texts, where they are not called so.
+    turns inputs into embeddings; None if the inputs are embeddings already. ``quantizer`` turns
+    embeddings into bits; None if the signs of the network's outputs are the bits. ``view`` says how
+    images are cropped, and whether they are seen mirrored too. ``folder`` is where the encoder is
+    saved. ``columns`` names the columns of a table that are its text.
 
     >>> from rankbits import Projection
     >>> x = np.random.default_rng(0).normal(size=(100, 8)).astype(np.float32)
@@ -70,20 +70,20 @@ class Encoder:
 
     @classmethod
     def of(cls, quantizer: Quantizer) -> Encoder:
-        """The encoder of embeddings by a fitted quantizer alone."""
+        """An encoder that reads embeddings and has only a fitted quantizer."""
         dim = quantizer.n_features_in_ if quantizer.bits_ else 0
         return cls(Inputs("features", dim=dim), quantizer=quantizer)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder that ``rb.load`` reads; an encoder that lies in a folder is copied."""
+        """Write a folder that ``rb.load`` reads; an encoder that has a folder is copied."""
         sentences = isinstance(self.network, SentenceModel)
         if self.network is not None and self.folder is None and not sentences:
-            _check.refuse("A network of your own cannot be written; rb.train(out=...) keeps one.")
+            _check.refuse("Only rb.train(out=...) can save a network of your own.")
         where = make_folder(folder)
         writers: dict[str, Callable[[Path], object]] = {}
         if self.folder is not None and where.resolve() != self.folder.resolve():
-            held = [name for name in FILES if (self.folder / name).is_file()]
-            writers |= {name: partial(copy_file, self.folder / name) for name in held}
+            names = [name for name in FILES if (self.folder / name).is_file()]
+            writers |= {name: partial(copy_file, self.folder / name) for name in names}
         elif self.quantizer is not None:
             writers[QUANTIZER] = self.quantizer.save
         if isinstance(self.network, SentenceModel):
@@ -106,6 +106,7 @@ class Encoder:
 
     @cached_property
     def bits(self) -> int:
+        """The number of bits of a code."""
         if self.quantizer is not None:
             return self.quantizer.bits_
         if isinstance(self.network, SentenceModel):
@@ -125,9 +126,9 @@ class Encoder:
 
     @property
     def device(self) -> torch.device:
-        """Where the network is."""
+        """The device of the network."""
         weights = () if self.network is None else self.network.parameters()
-        return next((part.device for part in weights), torch.device("cpu"))
+        return next((weight.device for weight in weights), torch.device("cpu"))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -150,29 +151,29 @@ class Encoder:
 
     def embed(self, inputs: Any, **options: Any) -> np.ndarray:
         """Embeddings (n, dim), float32, of inputs: a file or folder, paths, or an array of vectors
-        or images; of an encoder of texts also a sentence, or a list of them. An input that cannot
-        be read is refused by name. ``options``: ``batch_size``, ``workers``, ``progress``, and
-        ``queries=True`` where a sentence model has a prompt of its own for queries."""
+        or images; an encoder of texts also takes a sentence or a list of sentences. An input that
+        cannot be read is refused. ``options``: ``batch_size``, ``workers``, ``progress``, and
+        ``queries=True`` for a sentence model that has a separate prompt for queries."""
         embedded = self.embed_readable(inputs, **options)
         if embedded.failed:
             _check.refuse(embedded.failed[0])
         return embedded.embeddings
 
     def embed_readable(self, inputs: Any, *, queries: bool = False, **options: Any) -> Embedded:
-        """As ``embed``, without what cannot be read: the rows that could, and a sentence on each
-        that could not."""
-        examples = self._examples(inputs)
+        """Embed the inputs that can be read -> their embeddings and rows, and a sentence about each
+        of the others; arguments as in ``embed``."""
+        examples = self._make_examples(inputs)
         if self.network is None:
             vectors = _check.finite("inputs", np.asarray(examples.inputs))
             return Embedded(vectors.astype(np.float32, copy=False), np.arange(len(vectors)))
         if isinstance(self.network, SentenceModel):
             assert isinstance(examples.inputs, Texts)
-            options.pop("workers", None)  # those decode images
+            options.pop("workers", None)  # workers decode images
             return embed_texts(self.network, examples.inputs, queries=queries, **options)
         return embed(self.network, examples, self.view, device=self.device, **options)
 
     def encode(self, inputs: Any, **options: Any) -> Codes:
-        """``Codes`` of inputs, as ``embed`` takes them."""
+        """``Codes`` of inputs; arguments as in ``embed``."""
         return self.encode_embeddings(self.embed(inputs, **options))
 
     def encode_embeddings(self, embeddings: Any) -> Codes:
@@ -181,7 +182,7 @@ class Encoder:
         return Codes(codes.packed, codes.bits, self.fingerprint)
 
     def ask(self, inputs: Any, **options: Any) -> Questions:
-        """``Questions`` of inputs, as ``embed`` takes them: queries that keep their floats."""
+        """``Questions`` of inputs: queries that keep their floats; arguments as in ``embed``."""
         return self.ask_embeddings(self.embed(inputs, queries=True, **options))
 
     def ask_embeddings(self, embeddings: Any) -> Questions:
@@ -191,17 +192,15 @@ class Encoder:
         return replace(self.quantizer.ask(embeddings), fingerprint=self.fingerprint)
 
     def make_queries(self, embeddings: Any, ask: str | None = None) -> Codes | Questions:
-        """Embeddings (n, dim) as an index is asked: ``ask="codes"`` or ``"questions"``, or what the
-        quantizer prefers."""
-        if ask is None:
-            ask = self.asks_with
-        if _check.choice("ask", ask, ASKS) == "questions":
+        """Turn embeddings (n, dim) into queries of an index: ``ask="codes"`` or ``"questions"``;
+        None: what the quantizer prefers."""
+        if _check.choice("ask", self.asks_with if ask is None else ask, ASKS) == "questions":
             return self.ask_embeddings(embeddings)
         return self.encode_embeddings(embeddings)
 
     @property
     def asks_with(self) -> str:
-        """ "codes" or "questions": what an index makes of inputs that are searched for."""
+        """What an index turns queries into, ``"codes"`` or ``"questions"``."""
         return "codes" if self.quantizer is None else self.quantizer.asks_with
 
     def encode_image(self, file: Any) -> Codes:
@@ -214,7 +213,7 @@ class Encoder:
             _check.refuse(f"This encoder reads {self.describe_inputs()}; got an image.")
         return self.embed(decode(file, self.view.stored, self.view.channels)[None])
 
-    def _examples(self, inputs: Any) -> Examples:
+    def _make_examples(self, inputs: Any) -> Examples:
         if self.reads.kind == "texts":
             inputs = take_texts(inputs, self.columns)
         if isinstance(inputs, (str, os.PathLike)):

@@ -1,4 +1,4 @@
-"""Reading an encoder back, from its own folder, a run's, or the file of a quantizer."""
+"""Read an encoder from its folder, from the folder of a run, or from the file of a quantizer."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from rankbits.train.run import RUN, Inputs, Run, load_run
 def load(
     path: str | os.PathLike[str], network: torch.nn.Module | None = None, device: str = "cpu"
 ) -> Encoder | Quantizer:
-    """Read an encoder's folder, or the file of a quantizer; ``network`` where it was your own. The
-    network is put on ``device``: "cpu", "cuda", "cuda:1", or "auto", a GPU if there is one.
+    """Read an encoder's folder, or the file of a quantizer. ``network`` is needed if the encoder
+    was trained with your own. The network is put on ``device``: "cpu", "cuda", "cuda:1", or "auto",
+    a GPU if there is one.
 
     >>> import tempfile
     >>> from rankbits import Sign
@@ -42,7 +43,7 @@ def load(
 def load_encoder(
     path: str | os.PathLike[str], network: torch.nn.Module | None = None, device: str = "cpu"
 ) -> Encoder:
-    """The encoder of a folder, of a run, or of a quantizer's file."""
+    """Read an encoder from a folder, a run, or the file of a quantizer."""
     where = Path(path)
     if where.is_file():
         return Encoder.of(load_quantizer(where))
@@ -54,7 +55,7 @@ def load_encoder(
         quantizer = load_quantizer(where / QUANTIZER)
     device = str(choose_device(device))
     if (where / RUN).is_file() and not (where / SENTENCES).is_file():
-        return of_run(load_run(where, network, device), quantizer)
+        return make_run_encoder(load_run(where, network, device), quantizer)
     reads, names = _read_about(where)
     if (where / SENTENCES).is_file():
         model, columns = load_model(where / SENTENCES, device)
@@ -67,9 +68,9 @@ def load_encoder(
     return Encoder(reads, body.network.to(device), quantizer, body.view, names, where)
 
 
-def of_run(run: Run, quantizer: Quantizer | None = None) -> Encoder:
-    """The encoder of a trained run; one that learned from the outputs of a frozen network reads
-    images through that network."""
+def make_run_encoder(run: Run, quantizer: Quantizer | None = None) -> Encoder:
+    """The encoder of a trained run. If the run was trained on the outputs of a frozen network, the
+    encoder reads images through that network."""
     names, folder = run.class_names, run.folder
     if folder is not None and (folder / BODY).is_file():
         body = load_body(folder / BODY)
@@ -80,7 +81,7 @@ def of_run(run: Run, quantizer: Quantizer | None = None) -> Encoder:
 
 
 def _read_about(folder: Path) -> tuple[Inputs, tuple[str, ...]]:
-    """What an encoder reads, and the classes that it learned from."""
+    """What an encoder reads, and the names of the classes it was trained on."""
     path = folder / ABOUT
     if not path.is_file():
         _check.refuse(f"{folder} is not an encoder: it has no {ABOUT}.")

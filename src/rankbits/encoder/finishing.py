@@ -1,4 +1,4 @@
-"""After training: a quantizer fitted to the run's outputs, and a report by its protocol."""
+"""After training: fit a quantizer to the run's outputs, and judge it by its protocol."""
 
 from __future__ import annotations
 
@@ -22,62 +22,62 @@ JUDGED, EVIDENCE = "report.json", "judged.npz"
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """The queries and the database of a protocol, each a pair: embeddings, labels, and the
-    protocol's rows (those that could be read). Where ``exclude_self`` they are the same."""
+    """The queries and the database of a protocol. Each field is a pair (queries, database):
+    embeddings, labels, and the rows of the protocol that could be read. With ``exclude_self`` both
+    are the same."""
 
     embeddings: tuple[np.ndarray, np.ndarray]
     labels: tuple[np.ndarray, np.ndarray]
     rows: tuple[np.ndarray, np.ndarray]
 
 
-def sides(run: Run, how: Protocol, **options: Any) -> Sides:
+def embed_sides(run: Run, protocol: Protocol, **options: Any) -> Sides:
     """Embed the queries and the database of a protocol; ``options`` are those of ``Run.embed``."""
-    found = []
-    for rows in (how.queries, how.database)[: 2 - how.exclude_self]:
-        part = how.examples.subset(rows)
-        seen = run.embed(part, **options)
-        found.append((seen.embeddings, part.labels[seen.rows], rows[seen.rows]))
-    ours, theirs = found[0], found[-1]
-    return Sides((ours[0], theirs[0]), (ours[1], theirs[1]), (ours[2], theirs[2]))
+    sides = []
+    for rows in (protocol.queries, protocol.database)[: 2 - protocol.exclude_self]:
+        part = protocol.examples.subset(rows)
+        embedded = run.embed(part, **options)
+        sides.append((embedded.embeddings, part.labels[embedded.rows], rows[embedded.rows]))
+    return Sides(*zip(sides[0], sides[-1], strict=True))
 
 
 def finish_run(
     run: Run, quantizer: str, *, judge: bool, protocol: Protocol | None = None, **options: Any
 ) -> Report | None:
-    """After training: fit a quantizer on the training rows and keep it in the run. ``judge``: embed
-    the queries and the database of ``protocol`` and write ``report.json``, and into
-    ``judged.npz`` the codes, the labels and each query's figures, for ``rankbits report``."""
+    """Fit a quantizer to the embeddings of the training rows and save it in the run's folder.
+
+    With ``judge`` also embed the queries and the database of ``protocol``, write ``report.json``,
+    and write the codes, the labels and each query's figures into ``judged.npz``, which
+    ``rankbits report`` reads."""
     source = read_source(run.config, protocol)
-    made = None
+    fitted = None
     if quantizer != "none":
-        known = run.embed(source.train, progress=True, **options)
-        made = make_quantizer(quantizer, run.config.width, run.config.width, True, run.config.seed)
-        made.fit(known.embeddings, source.train.labels[known.rows])
+        width, seed = run.config.width, run.config.seed
+        embedded = run.embed(source.train, progress=True, **options)
+        fitted = make_quantizer(quantizer, width, width, True, seed)
+        fitted.fit(embedded.embeddings, source.train.labels[embedded.rows])
         if run.folder is not None:
-            made.save(run.folder / QUANTIZER)
+            fitted.save(run.folder / QUANTIZER)
     if not judge:
         return None
-    how = source.protocol
-    if how is None:
+    protocol = source.protocol
+    if protocol is None:
         _check.refuse("judge needs a protocol with queries and a database; own data has none.")
-    found = sides(run, how, progress=True, **options)
-    (ours, theirs), (labels, others) = found.embeddings, found.labels
-    settings: dict[str, Any] = {
-        "k": how.k, "relevance": how.relevance, "exclude_self": how.exclude_self
-    }  # fmt: skip
+    sides = embed_sides(run, protocol, progress=True, **options)
+    how: dict[str, Any] = {"relevance": protocol.relevance, "exclude_self": protocol.exclude_self}
     codes = None
-    if made is None and run.config.head == "embedding":
-        report = evaluate(ours, theirs, labels, others, **settings)
+    if fitted is None and run.config.head == "embedding":
+        report = evaluate(*sides.embeddings, *sides.labels, k=protocol.k, **how)
     else:
-        encode = (made or Sign().fit(ours)).encode
-        broken = (ours, theirs) if how.tie_break else None
-        codes = (encode(ours), encode(theirs))
-        report = evaluate(*codes, labels, others, tie_break=broken, **settings)
+        queries, database = sides.embeddings
+        encode = (fitted or Sign().fit(queries)).encode
+        codes = (encode(queries), encode(database))
+        tie_break = sides.embeddings if protocol.tie_break else None
+        report = evaluate(*codes, *sides.labels, k=protocol.k, tie_break=tie_break, **how)
     if run.folder is not None:
         text = report.to_json().encode()
         write_whole(run.folder / JUDGED, lambda file: file.write(text))
-        kept = {n: v for n, v in report.per_query.items() if n in ("mAP", how.metric)}
-        Evidence(kept, codes, found.labels, found.rows, how.relevance, how.exclude_self).save(
-            run.folder / EVIDENCE
-        )
+        figures = {n: v for n, v in report.per_query.items() if n in ("mAP", protocol.metric)}
+        evidence = Evidence(figures, codes, sides.labels, sides.rows, **how)
+        evidence.save(run.folder / EVIDENCE)
     return report

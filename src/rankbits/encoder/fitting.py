@@ -1,4 +1,4 @@
-"""Make an encoder of texts: a sentence model as it is, and bits fitted to its embeddings."""
+"""Make an encoder of texts: a sentence model, unchanged, and bits fitted to its embeddings."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from rankbits import _check
-from rankbits.data.items import Items
 from rankbits.encoder.encoder import Encoder
 from rankbits.encoder.indexing import SHOWN
-from rankbits.encoder.texts import take_texts
+from rankbits.encoder.texts import read_texts
 from rankbits.models.sentences import MINILM, SentenceModel, open_sentence_model
 from rankbits.quantizers import make_quantizer
 from rankbits.train.embed import Embedded
@@ -36,11 +35,11 @@ def fit_texts(
 ) -> Encoder:
     """Make an encoder of texts: a list of strings, or a file or folder of them.
 
-    ``model`` is a sentence model's folder, its name on the hub, or the PyPI package that brings
-    MiniLM. ``method`` is that of ``rankbits fit``; ``auto`` fits to the texts alone, for a question
-    may be about anything, and "classes" or "supervised" to ``labels`` (n,), by default those beside
-    the texts. ``columns`` of a table are its texts, joined by a space. ``device`` is that of the
-    model. Texts that cannot be read are left out, and ``say`` is told of them.
+    ``model`` is the folder of a sentence model, its name on the hub, or the PyPI package that
+    contains MiniLM. ``method`` is that of ``rankbits fit``: ``auto`` fits to the texts alone,
+    because a query may be about anything; "classes" and "supervised" fit to ``labels`` (n,), by
+    default the labels in the file. ``columns`` of a table are its text, joined by a space.
+    ``device`` is that of the model. Texts that cannot be read are left out and reported to ``say``.
 
     >>> encoder = fit_texts("texts.jsonl", bits=256)  # doctest: +SKIP
     >>> encoder.encode(["is vitamin D good for bones?"])  # doctest: +SKIP
@@ -49,9 +48,7 @@ def fit_texts(
     Traceback (most recent call last):
     rankbits._check.Refusal: texts must be strings, or a file of them; got int.
     """
-    items = take_texts(texts, columns)
-    if not isinstance(items, Items):
-        _check.refuse(f"texts must be strings, or a file of them; got {type(texts).__name__}.")
+    items = read_texts("texts", texts, columns)
     if not isinstance(model, SentenceModel):
         model = open_sentence_model(model, str(choose_device(device)))
     reads = Inputs("texts", dim=model.dim)
@@ -59,20 +56,20 @@ def fit_texts(
     if not len(embedded.rows):
         _check.refuse(f"None of {len(items):,} texts can be read; {embedded.failed[0]}")
     tell_left_out(embedded, model, say)
-    kept = items.subset(embedded.rows)
+    readable = items.subset(embedded.rows)
     if labels is not None:
         _check.same_length("labels", len(labels), "the texts", len(items))
         labels = np.asarray(labels)[embedded.rows]
-    elif kept.labels is not None and not (kept.labels.ndim == 1 and (kept.labels < 0).any()):
-        labels = kept.labels
+    elif readable.labels is not None and (readable.labels.ndim == 2 or readable.labels.min() >= 0):
+        labels = readable.labels
     quantizer = make_quantizer(method, bits, model.dim, False, seed)
-    say(f"fit {quantizer} on {len(kept):,} x {model.dim}")
+    say(f"fit {quantizer} on {len(readable):,} x {model.dim}")
     quantizer.fit(embedded.embeddings, labels)
-    return Encoder(reads, model, quantizer, columns=tuple(columns), class_names=kept.names)
+    return Encoder(reads, model, quantizer, columns=tuple(columns), class_names=readable.names)
 
 
 def tell_left_out(embedded: Embedded, model: object, say: Callable[[str], None]) -> None:
-    """Name the first inputs that could not be read, and count the texts that were cut."""
+    """Tell ``say`` the first inputs that could not be read, and how many texts were cut."""
     for sentence in embedded.failed[:SHOWN]:
         say(f"left out: {sentence}")
     if len(embedded.failed) > SHOWN:

@@ -1,15 +1,15 @@
-"""The folder of an encoder: safetensors and JSON, nothing that can run.
+"""The folder of an encoder: safetensors and JSON, no code.
 
 ```
 encoder.json            what the encoder reads, and the version of this layout
 quantizer.safetensors   the quantizer, if any
 body.safetensors        a frozen network that reads the images, if any
 sentences.json          which sentence model reads the texts, if any; its weights lie elsewhere
-run.json                where a network was trained: its settings (train/run.py) ...
-model.safetensors       ... and its weights
+run.json                the settings of a network that was trained, if any (train/run.py)
+model.safetensors       the weights of that network
 ```
 
-The folder of a training run is an encoder too: its log and its checkpoint lie beside these files.
+The folder of a training run is an encoder too; it also holds a log and a checkpoint.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ FILES = (QUANTIZER, BODY, RUN, WEIGHTS, SENTENCES)
 
 def copy_file(source: Path, target: Path) -> None:
     """Copy a file, whole or not at all."""
-    with open(source, "rb") as kept:
-        write_whole(target, partial(shutil.copyfileobj, kept))
+    with open(source, "rb") as file:
+        write_whole(target, partial(shutil.copyfileobj, file))
 
 
 def make_folder(folder: str | os.PathLike[str]) -> Path:
-    """The folder for an encoder, made or found; refused where it holds something else."""
+    """Make the folder for an encoder if there is none; refuses one that holds something else."""
     where = Path(folder)
     if where.exists() and not where.is_dir():
         _check.refuse(f"{where} is a file; an encoder needs a folder.")
-    held = [path for path in where.iterdir() if path.name[0] != "."] if where.is_dir() else []
-    if held and not is_encoder(where):
+    visible = [path for path in where.iterdir() if path.name[0] != "."] if where.is_dir() else []
+    if visible and not is_encoder(where):
         _check.refuse(f"{where} is not empty and holds no encoder; give another folder.")
     where.mkdir(parents=True, exist_ok=True)
     return where
@@ -58,17 +58,15 @@ def write_encoder(
     reads: Inputs,
     class_names: tuple[str, ...],
 ) -> None:
-    """Write the files of an encoder by their functions, and ``encoder.json``: what is read, and the
-    classes that were learned from, in order. After a crash all are old or all are new."""
+    """Write the files of an encoder, each by its function in ``writers``, and ``encoder.json``,
+    which says what the encoder reads and names its classes. After a crash all files are old or all
+    are new."""
     about = {"version": VERSION, "reads": asdict(reads), "class_names": list(class_names)}
     text = (json.dumps(about, indent=2) + "\n").encode()
-
-    def write_about(path: Path) -> None:
-        write_whole(path, lambda file: file.write(text))
-
+    write_about = partial(write_whole, write=lambda file: file.write(text))
     replace_files(folder, {**writers, ABOUT: write_about}, (ABOUT, *FILES))
 
 
 def is_encoder(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder says that it is an encoder or a run."""
+    """Whether a folder holds an encoder or a run."""
     return any((Path(folder) / name).is_file() for name in (ABOUT, RUN))

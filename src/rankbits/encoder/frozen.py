@@ -1,8 +1,8 @@
-"""An encoder in a minute, without training a network: frozen features, and bits fitted to labels.
+"""An encoder in a minute: the features of a frozen network, and bits fitted to labels.
 
-A network that was trained on ImageNet sees enough of most photographs; what is learned here is
-which of it tells the classes apart, in closed form. With some hundred photographs that is far ahead
-of fine-tuning, which takes hours on a CPU besides.
+The features of a network that was trained on ImageNet describe most photographs well. Bits that
+tell the classes apart are fitted to them in closed form. With some hundred photographs this is far
+better than fine-tuning, which also takes hours on a CPU.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from rankbits.train.features import compute_once, fingerprint
 from rankbits.train.processes import choose_device
 from rankbits.train.run import RUN
 
-LARGER, SMALLER = 320, 224  # measured on birds: two looks tell kinds apart better than one
+LARGER, SMALLER = 320, 224  # two sizes tell kinds of birds apart better than one
 FEW = 2  # rows of a class that are needed to hold one out
 
 
 def train_frozen(
     examples: Examples, config: TrainConfig, network: str, say: Callable[[str], None]
 ) -> tuple[Encoder, float | None]:
-    """Embed the images by ``network``, frozen, and fit bits to the labels -> the encoder, kept in
-    ``config.out``, and the mAP of rows held out (None where no row can be)."""
+    """Embed the images by ``network``, frozen, and fit bits to the labels -> the encoder, saved in
+    ``config.out``, and the mAP of rows held out (None if no row can be held out)."""
     folder = None if not config.out else make_folder(config.out)
     if folder is not None and (folder / RUN).is_file():
         _check.refuse(f"{folder} holds another run; give another folder.")
@@ -56,21 +56,21 @@ def train_frozen(
 
 
 def _embed(examples: Examples, body: Body, config: TrainConfig) -> Embedded:
-    """The features of the images, from the data root where they were made before."""
+    """The features of the images; read from the data root if they were computed before."""
     failed: list[str] = []
 
     def compute() -> np.ndarray:
-        found = embed(
+        embedded = embed(
             body.network, examples, body.view, device=choose_device(config.device), progress=True
         )
-        failed.extend(found.failed)
-        kept = np.full((len(examples), found.embeddings.shape[1]), np.nan, np.float32)
-        kept[found.rows] = found.embeddings
-        return kept
+        failed.extend(embedded.failed)
+        features = np.full((len(examples), embedded.embeddings.shape[1]), np.nan, np.float32)
+        features[embedded.rows] = embedded.embeddings
+        return features
 
-    said = f"{body.name} {body.view} {body.smaller}"
-    place = data_root(config.root) / "features" / f"{body.name}-{fingerprint(examples, said)}.npy"
-    features = compute_once(place, len(examples), compute)
+    digest = fingerprint(examples, f"{body.name} {body.view} {body.smaller}")
+    path = data_root(config.root) / "features" / f"{body.name}-{digest}.npy"
+    features = compute_once(path, len(examples), compute)
     readable = np.flatnonzero(np.isfinite(features[:, 0]))
     if len(readable) < len(examples) and not failed:
         failed = [f"images that cannot be read: {len(examples) - len(readable):,}."]
@@ -88,15 +88,15 @@ def _fit(features: np.ndarray, labels: np.ndarray, bits: int, seed: int) -> Quan
 def _validate(
     examples: Examples, features: np.ndarray, bits: int, config: TrainConfig
 ) -> float | None:
-    """mAP of rows held out, which ask for those that were learned from."""
+    """The mAP of rows held out: bits are fitted to the other rows, which are the database."""
     labels = examples.labels
     if not config.validation or labels.ndim == 2:
         return None
     if np.unique(labels, return_counts=True)[1].min() < FEW or len(np.unique(labels)) < 2:
         return None
-    learned, held = split_own(examples, config.validation, config.seed)
-    if len(learned) < bits or not len(held):
+    train, held_out = split_own(examples, config.validation, config.seed)
+    if len(train) < bits or not len(held_out):
         return None
-    encode = _fit(features[learned], labels[learned], bits, config.seed).encode
-    codes = encode(features[held]), encode(features[learned])
-    return evaluate(*codes, labels[held], labels[learned], k=1)["mAP"]
+    encode = _fit(features[train], labels[train], bits, config.seed).encode
+    codes = encode(features[held_out]), encode(features[train])
+    return evaluate(*codes, labels[held_out], labels[train], k=1)["mAP"]

@@ -1,4 +1,4 @@
-"""Indexes that remember their encoder, and what their ids stand for."""
+"""Make and open indexes that remember their encoder and their inputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rankbits.indexes.index import Index
 from rankbits.models.sentences import SentenceModel
 from rankbits.train.sentences import describe_cut
 
-ROWS = 4096  # inputs encoded and added at a time; whole parts, where texts are kept by parts
+ROWS = 4096  # inputs encoded and added at a time; a multiple of train.sentences.ROWS
 SHOWN = 10  # unreadable inputs that are named
 
 
@@ -34,12 +34,12 @@ def make_index(
     device: str = "auto",
     **options: Any,
 ) -> Index:
-    """Encode ``inputs`` and put them into the index at ``address``, made where it is not there.
+    """Encode ``inputs`` and add them to the index at ``address``, which is made if there is none.
 
-    The index remembers the encoder's fingerprint, where the encoder and the inputs lie, and the
-    inputs' ids, so that it can be asked, judged and served without being told again. Inputs that
-    cannot be read are left out, and ``say`` is told of them. An encoder that is given by its folder
-    is put on ``device`` (as ``load`` does). ``options`` are those of ``open_index``.
+    The index remembers the encoder's fingerprint, the paths of the encoder and of the inputs, and
+    the inputs' ids, so that nobody has to name them again to search, judge or serve it. Inputs that
+    cannot be read are left out and reported to ``say``. If ``encoder`` is a folder, it is loaded on
+    ``device``, as by ``load``. ``options`` are those of ``open_index``.
 
     >>> import tempfile
     >>> import rankbits as rb
@@ -54,9 +54,9 @@ def make_index(
     """
     if not isinstance(encoder, Encoder):
         encoder = load_encoder(encoder, device=device)
-    source = _absolute(inputs) if isinstance(inputs, (str, os.PathLike)) else None
+    source = _make_absolute(inputs) if isinstance(inputs, (str, os.PathLike)) else None
     items = read_inputs(encoder, inputs)
-    tell = say or (lambda line: print(line, file=sys.stderr, flush=True))
+    say = say or (lambda line: print(line, file=sys.stderr, flush=True))
     index = addresses.open_index(address, encoder.bits, **options)
     try:
         _remember(index, encoder, source)
@@ -70,14 +70,14 @@ def make_index(
                     codes = encoder.encode_embeddings(embedded.embeddings)
                     index.add(codes, part.ids[embedded.rows])
                 for sentence in embedded.failed[: max(0, SHOWN - left_out)]:
-                    tell(f"left out: {sentence}")
+                    say(f"left out: {sentence}")
                 left_out += len(embedded.failed)
                 cut += embedded.cut
                 bar.update(len(rows))
         if left_out:
-            tell(f"{left_out:,} of {len(items):,} inputs cannot be read and were left out.")
+            say(f"{left_out:,} of {len(items):,} inputs cannot be read and were left out.")
         if cut and isinstance(encoder.network, SentenceModel):
-            tell(describe_cut(encoder.network, cut))
+            say(describe_cut(encoder.network, cut))
     except BaseException:
         index.close()
         raise
@@ -93,15 +93,15 @@ def open_index(
     device: str = "auto",
     **options: Any,
 ) -> Index:
-    """Open the index at ``address``, or make it there where ``bits`` are given, with its encoder.
+    """Open the index at ``address`` with its encoder; ``bits`` make an index if there is none.
 
     A path or ``file:path`` is a file, ``graph:path`` one that a graph searches approximately;
     ``duckdb:path``, ``postgresql://...`` and ``milvus:path.db`` or ``milvus:http://...`` are
-    databases, each behind an extra of its name. ``?table=name`` at the end of those three names the
-    table. ``options`` are those of the class: ``mode="r"`` for reading only, ``table=``, a graph's
-    ``effort=``, PostgreSQL's ``index="hnsw"``. ``encoder`` replaces the one that the index
-    remembers, and must be the same one, wherever it lies now; its network is put on ``device``, as
-    ``load`` does.
+    databases, and each needs the extra of its name. ``?table=name`` at the end of those three names
+    the table. ``options`` are those of the class: ``mode="r"`` for reading only, ``table=``, a
+    graph's ``effort=``, PostgreSQL's ``index="hnsw"``. ``encoder`` says where the encoder of the
+    index is now; its fingerprint must be the one that the index remembers. Its network is put on
+    ``device``, as by ``load``.
 
     >>> import tempfile, pathlib
     >>> from rankbits import pack
@@ -121,25 +121,24 @@ def open_index(
     return index
 
 
-def needs_encoder(index: Index) -> Encoder:
-    """The encoder of an index; refuses in one sentence where there is none to load."""
+def require_encoder(index: Index) -> Encoder:
+    """The encoder of an index; refuses if it has none."""
     encoder = index.encoder
     if isinstance(encoder, Encoder):
         return encoder
-    place = index.facts.get("encoder")
-    if place is None:
+    path = index.facts.get("encoder")
+    if path is None:
         _check.refuse(
-            "This index was made of codes and knows no encoder: ask it with codes, or give the "
+            "This index was made of codes and knows no encoder: search it with codes, or give the "
             "encoder (--encoder)."
         )
     _check.refuse(
-        f"The encoder of this index was at {place}, which is gone: give where it is now "
-        "(--encoder)."
+        f"The encoder of this index is no longer at {path}: say where it is now (--encoder)."
     )
 
 
 def read_inputs(encoder: object, inputs: Items | Sequence[str] | str | os.PathLike[str]) -> Items:
-    """Read items as an encoder does: what may be read in two ways is texts to one of texts."""
+    """Read inputs as items; for an encoder of texts, a source that holds others too gives texts."""
     if isinstance(inputs, Items):
         return inputs
     texts = isinstance(encoder, Encoder) and encoder.reads.kind == "texts"
@@ -153,51 +152,53 @@ def read_inputs(encoder: object, inputs: Items | Sequence[str] | str | os.PathLi
 
 
 def read_index_items(index: Index) -> Items | None:
-    """Read what the ids of an index stand for from its inputs; None where they are not known."""
-    place = index.facts.get("inputs")
-    if place is None or not Path(place).exists():
+    """Read the inputs of an index as items; None if they are unknown or no longer there."""
+    path = index.facts.get("inputs")
+    if path is None or not Path(path).exists():
         return None
-    return read_inputs(index.encoder, place)
+    return read_inputs(index.encoder, path)
 
 
 def _find_encoder(
-    index: Index, given: Encoder | str | os.PathLike[str] | None, device: str
+    index: Index, encoder: Encoder | str | os.PathLike[str] | None, device: str
 ) -> Encoder | None:
-    if given is None:
-        place = index.facts.get("encoder")
-        if place is None or not Path(place).exists():
+    """``encoder``, or else the one that the index remembers; None if that is not there."""
+    if encoder is None:
+        encoder = index.facts.get("encoder")
+        if encoder is None or not Path(encoder).exists():
             return None
-        given = place
-    found = given if isinstance(given, Encoder) else load_encoder(given, device=device)
-    if index.fingerprint is not None and found.fingerprint != index.fingerprint:
-        where = "The encoder" if found.folder is None else f"The encoder at {found.folder}"
+    if not isinstance(encoder, Encoder):
+        encoder = load_encoder(encoder, device=device)
+    if index.fingerprint is not None and encoder.fingerprint != index.fingerprint:
+        where = "The encoder" if encoder.folder is None else f"The encoder at {encoder.folder}"
         _check.refuse(
-            f"{where} is {found.fingerprint}; this index holds codes of encoder "
+            f"{where} is {encoder.fingerprint}; this index holds codes of encoder "
             f"{index.fingerprint}. Codes of different encoders cannot be compared."
         )
-    _check.same_bits(found.bits, index.bits)
-    return found
+    _check.same_bits(encoder.bits, index.bits)
+    return encoder
 
 
 def _remember(index: Index, encoder: Encoder, source: str | None) -> None:
-    held = index.fingerprint
-    if held is not None and held != encoder.fingerprint:
+    """Write the encoder and the source of the inputs into the index; refuses codes of another."""
+    stored = index.fingerprint
+    if stored is not None and stored != encoder.fingerprint:
         _check.refuse(
-            f"This index holds codes of encoder {held}; got inputs for encoder "
+            f"This index holds codes of encoder {stored}; got inputs for encoder "
             f"{encoder.fingerprint}. Codes of different encoders cannot be compared."
         )
-    if held is None and index.count():
+    if stored is None and index.count():
         _check.refuse(
             "This index holds codes of an unknown encoder; put the inputs into a new one."
         )
     facts = {**index.facts, "fingerprint": encoder.fingerprint}
     if encoder.folder is not None:
-        facts["encoder"] = _absolute(encoder.folder)
+        facts["encoder"] = _make_absolute(encoder.folder)
     if source is not None:
         facts["inputs"] = source
     if facts != dict(index.facts):
         index.remember(facts)
 
 
-def _absolute(path: str | os.PathLike[str]) -> str:
+def _make_absolute(path: str | os.PathLike[str]) -> str:
     return str(Path(path).resolve())

@@ -1,5 +1,5 @@
-"""Judge an index by queries with labels or judgements: these, or what the index was made of, say
-what is relevant."""
+"""Judge an index by queries: what is relevant comes from the labels of queries and items, or from
+judgements."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rankbits.data.items import Items
 from rankbits.data.trec import read_qrels
 from rankbits.data.vectors import number_names
 from rankbits.encoder.encoder import ASKS
-from rankbits.encoder.indexing import needs_encoder, read_index_items, read_inputs
+from rankbits.encoder.indexing import read_index_items, read_inputs, require_encoder
 from rankbits.evaluate import evaluate
 from rankbits.indexes import HammingIndex
 from rankbits.indexes.checks import parse_ids
 from rankbits.indexes.index import Index
-from rankbits.types import Codes, Report
+from rankbits.types import Codes, Questions, Report
 
 
 def evaluate_index(
@@ -33,13 +33,14 @@ def evaluate_index(
     qrels: str | os.PathLike[str] | Mapping[str, Mapping[str, int]] | None = None,
     **options: Any,
 ) -> Report:
-    """Judge what ``index`` finds for ``queries`` -> ``Report``, as ``rb.evaluate`` does.
+    """Judge what ``index`` finds for ``queries`` -> ``Report``; ``options`` as in ``rb.evaluate``.
 
-    Queries and the items of the index carry labels by name; where the queries are the items
-    themselves, each is left out of its own ranking. ``labels`` (n,) replace those of the queries.
-    ``ask="codes"`` ranks by Hamming distance, ``"questions"`` by the floats of the queries; None:
-    as the encoder prefers. With ``qrels``, a file or {query: {item: grade}} by ids, these say what
-    is relevant, and queries that they do not name are left out.
+    Queries and items of the index are relevant to each other if their labels have the same name.
+    If the queries are the items themselves, each is left out of its own ranking. ``labels`` (n,)
+    replace those of the queries. ``ask="codes"`` ranks by Hamming distance, ``"questions"`` by the
+    floats of the queries; None: as the encoder prefers. ``qrels``, a file or
+    {query: {item: grade}} by ids, say what is relevant instead of labels; queries that they do not
+    name are left out.
 
     >>> import tempfile
     >>> import rankbits as rb
@@ -52,41 +53,36 @@ def evaluate_index(
     ...         rb.evaluate_index(index, f"{folder}/x.npz").queries
     40
     """
-    encoder = needs_encoder(index)
+    encoder = require_encoder(index)
     if qrels is not None:
         if labels is not None:
             _check.refuse("Give labels or qrels, not both.")
         return _evaluate_judged(index, read_inputs(encoder, queries), qrels, ask, options)
-    database = _database(index)
+    database = _read_database(index)
+    same = False
     if not isinstance(queries, Items):
         same = Path(queries).resolve() == Path(index.facts.get("inputs", "")).resolve()
-        asked = database if same else read_inputs(encoder, queries)
-    else:
-        same, asked = False, queries
+        queries = database if same else read_inputs(encoder, queries)
     if labels is not None:
-        _check.same_length("labels", len(labels), "the queries", len(asked))
-        asked = replace(asked, labels=np.asarray(labels), names=())
-        if np.asarray(labels).dtype.kind == "U":
-            numbers, names = number_names(np.asarray(labels).tolist())
-            asked = replace(asked, labels=numbers, names=names)
-    if asked.labels is None:
+        _check.same_length("labels", len(labels), "the queries", len(queries))
+        names: tuple[str, ...] = ()
+        labels = np.asarray(labels)
+        if labels.dtype.kind == "U":
+            labels, names = number_names(labels.tolist())
+        queries = replace(queries, labels=labels, names=names)
+    if queries.labels is None:
         _check.refuse("The queries have no labels: put them into a folder for each class.")
-    stored = _stored(index, database)
+    codes = _read_codes(index, database)
     if same:
-        ours, _ = join_labels(database, database)
+        asked: Codes | Questions = codes
         if _check.choice("ask", ask or encoder.asks_with, ASKS) == "questions":
-            questions = encoder.ask(database, progress=True)
-            return evaluate(questions, stored, ours, ours, exclude_self=True, **options)
-        return evaluate(stored, stored, ours, ours, exclude_self=True, **options)
-    known = np.arange(len(asked))
-    if asked.labels.ndim == 1:
-        known = np.flatnonzero(asked.labels >= 0)
-    embedded = encoder.embed_readable(asked.subset(known), queries=True, progress=True)
-    for sentence in embedded.failed[:1]:
-        _check.refuse(sentence)
-    ours, theirs = join_labels(asked.subset(known), database)
-    codes = encoder.make_queries(embedded.embeddings, ask)
-    return evaluate(codes, stored, ours, theirs, **options)
+            asked = encoder.ask(database, progress=True)
+        numbers, _ = _number_alike(database, database)
+        return evaluate(asked, codes, numbers, numbers, exclude_self=True, **options)
+    if queries.labels.ndim == 1:
+        queries = queries.subset(np.flatnonzero(queries.labels >= 0))
+    asked = encoder.make_queries(encoder.embed(queries, queries=True, progress=True), ask)
+    return evaluate(asked, codes, *_number_alike(queries, database), **options)
 
 
 def _evaluate_judged(
@@ -97,28 +93,29 @@ def _evaluate_judged(
     options: dict[str, Any],
 ) -> Report:
     judgements = qrels if isinstance(qrels, Mapping) else read_qrels(qrels)
-    database = _database(index, labelled=False)
+    database = _read_database(index, labelled=False)
     columns = {str(name): column for column, name in enumerate(database.ids.tolist())}
-    asked = np.flatnonzero([str(name) in judgements for name in queries.ids.tolist()])
-    grades = np.zeros((len(asked), len(columns)), np.int64)
-    for row, name in enumerate(queries.ids[asked].tolist()):
+    judged = np.flatnonzero([str(name) in judgements for name in queries.ids.tolist()])
+    queries = queries.subset(judged)
+    grades = np.zeros((len(queries), len(columns)), np.int64)
+    for row, name in enumerate(queries.ids.tolist()):
         for item, grade in judgements[str(name)].items():
             if item in columns:
                 grades[row, columns[item]] = grade
     if not grades.any():
         _check.refuse("The qrels name no item of the index as relevant to any of the queries.")
-    encoder = needs_encoder(index)
-    embeddings = encoder.embed(queries.subset(asked), queries=True, progress=True)
-    codes = encoder.make_queries(embeddings, ask)
-    return evaluate(codes, _stored(index, database), **options | {"relevance": grades})
+    encoder = require_encoder(index)
+    asked = encoder.make_queries(encoder.embed(queries, queries=True, progress=True), ask)
+    return evaluate(asked, _read_codes(index, database), **options | {"relevance": grades})
 
 
-def _database(index: Index, labelled: bool = True) -> Items:
-    """The items of the index, those that it still holds, with their labels."""
+def _read_database(index: Index, labelled: bool = True) -> Items:
+    """The items that the index holds, read from its inputs; refuses if they are not known, or have
+    no labels and must be ``labelled``."""
     items = read_index_items(index)
     if items is None or (labelled and items.labels is None):
-        place = index.facts.get("inputs")
-        why = "it was made of codes" if place is None else f"{place} is gone or has no labels"
+        path = index.facts.get("inputs")
+        why = "it was made of codes" if path is None else f"{path} is gone or has no labels"
         _check.refuse(f"The labels of this index's items are not known: {why}.")
     if not isinstance(index, HammingIndex):
         if index.count() != len(items):
@@ -128,38 +125,39 @@ def _database(index: Index, labelled: bool = True) -> Items:
             )
         return items
     row = {name: number for number, name in enumerate(items.ids.tolist())}
-    held = index.ids.tolist()
-    missing = [name for name in held if name not in row]
+    ids = index.ids.tolist()
+    missing = [name for name in ids if name not in row]
     if missing:
         _check.refuse(
             f"{len(missing):,} items of the index, such as {missing[0]!r}, are no longer among "
             "its inputs: make it again."
         )
-    return items.subset(np.array([row[name] for name in held], np.int64))
+    return items.subset(np.array([row[name] for name in ids], np.int64))
 
 
-def _stored(index: Index, database: Items) -> Codes:
-    """The codes of the items, as stored."""
+def _read_codes(index: Index, database: Items) -> Codes:
+    """The codes of the items in the index."""
     return index.codes(parse_ids(database.ids))
 
 
-def join_labels(queries: Items, database: Items) -> tuple[np.ndarray, np.ndarray]:
-    """Labels of both, numbered alike where they have names: equal names, equal numbers."""
+def _number_alike(queries: Items, database: Items) -> tuple[np.ndarray, np.ndarray]:
+    """The labels of both; if both have names, equal names have equal numbers."""
     assert queries.labels is not None and database.labels is not None
     if queries.labels.ndim != database.labels.ndim:
         _check.refuse("Queries and items must both have one label each, or both several.")
     if not queries.names or not database.names:
         return queries.labels, database.labels
-    every = list(dict.fromkeys([*database.names, *queries.names]))
-    number = {name: place for place, name in enumerate(every)}
-    ours = _renumbered(queries.labels, queries.names, number)
-    return ours, _renumbered(database.labels, database.names, number)
+    names = dict.fromkeys([*database.names, *queries.names])
+    number = {name: place for place, name in enumerate(names)}
+    query_labels = _renumber(queries.labels, queries.names, number)
+    return query_labels, _renumber(database.labels, database.names, number)
 
 
-def _renumbered(labels: np.ndarray, names: Sequence[str], number: dict[str, int]) -> np.ndarray:
-    places = np.array([number[name] for name in names], np.int64)
+def _renumber(labels: np.ndarray, names: Sequence[str], number: dict[str, int]) -> np.ndarray:
+    """Labels that are numbers of ``names``, with the ``number`` of each name instead."""
+    numbers = np.array([number[name] for name in names], np.int64)
     if labels.ndim == 1:
-        return np.where(labels < 0, -1, places[np.maximum(labels, 0)])
+        return np.where(labels < 0, -1, numbers[np.maximum(labels, 0)])
     hot = np.zeros((len(labels), len(number)), bool)
-    hot[:, places] = labels
+    hot[:, numbers] = labels
     return hot

@@ -1,4 +1,4 @@
-"""Several files of a folder, replaced together: after a crash all are the old ones or the new."""
+"""Replace several files of a folder together: after a crash all are old or all are new."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 from rankbits import _check
 from rankbits._files import refuse_write, sync_folder, write_whole
 
-NEXT = ".next."  # begins the name of a file that waits for the others
-LIST = f"{NEXT}json"  # once this is there, all of them are
+NEXT = ".next."  # begins the name of a new file until all are written
+LIST = f"{NEXT}json"  # the names of the new files, written after all of them
 
 
 def replace_files(
-    folder: Path, writers: Mapping[str, Callable[[Path], object]], known: tuple[str, ...]
+    folder: Path, writers: Mapping[str, Callable[[Path], object]], allowed: tuple[str, ...]
 ) -> None:
-    """Write each file by its function, beside the old one, then give all their names. A reader that
-    comes after a crash in between finishes that. ``known``: names that the folder may hold."""
-    finish_replacing(folder, known)
+    """Write each new file by its function, beside the old one, then rename all. If a crash comes in
+    between, the next reader finishes the renaming. ``allowed``: names that the files may have."""
+    finish_replacing(folder, allowed)
     try:
         for name, write in writers.items():
             write(folder / f"{NEXT}{name}")
@@ -32,11 +32,12 @@ def replace_files(
                 with suppress(OSError):
                     (folder / f"{NEXT}{name}").unlink()
         raise
-    finish_replacing(folder, known)
+    finish_replacing(folder, allowed)
 
 
-def finish_replacing(folder: Path, known: tuple[str, ...]) -> None:
-    """Give the files that were all written, before a crash perhaps, their names."""
+def finish_replacing(folder: Path, allowed: tuple[str, ...]) -> None:
+    """Rename new files to their names, if all of them are written (a crash may have interrupted
+    ``replace_files``)."""
     path = folder / LIST
     try:
         names = json.loads(path.read_bytes())
@@ -44,11 +45,11 @@ def finish_replacing(folder: Path, known: tuple[str, ...]) -> None:
         return
     except (ValueError, RecursionError):
         names = None
-    if not isinstance(names, list) or not all(name in known for name in names):
+    if not isinstance(names, list) or not all(name in allowed for name in names):
         _check.refuse(f"{path} is damaged or not of this folder.")
     try:
         for name in names:
-            with suppress(FileNotFoundError):  # it has its name already
+            with suppress(FileNotFoundError):  # renamed already
                 os.replace(folder / f"{NEXT}{name}", folder / name)
         sync_folder(folder)
         path.unlink(missing_ok=True)

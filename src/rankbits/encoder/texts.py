@@ -1,4 +1,4 @@
-"""How an encoder of texts takes its inputs, and keeps which sentence model it uses."""
+"""How an encoder of texts reads its inputs, and how it saves the name of its sentence model."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rankbits._files import write_whole
 from rankbits.data.arrays import FORMS
 from rankbits.data.items import Items, read_items
 from rankbits.data.tables import TABLES
-from rankbits.data.texts import SUFFIXES, make_texts
+from rankbits.data.texts import SUFFIXES, Texts, make_texts
 from rankbits.models.sentences import SentenceModel, open_sentence_model
 
 SENTENCES = "sentences.json"
 
 
 def take_texts(inputs: Any, columns: Sequence[str] = ()) -> Any:
-    """Items or examples of strings, of a file or folder, or of one sentence; anything else as it
-    is. A string is a file where one is there, or where it ends as one does."""
+    """Read strings, a file or folder, or one sentence as items; other inputs are returned as they
+    are. A string means a file if one of that name exists, or if it ends like the name of one."""
     if isinstance(inputs, str) and not _is_file(inputs):
         inputs = [inputs]
     if isinstance(inputs, (str, os.PathLike)):
@@ -35,23 +35,32 @@ def take_texts(inputs: Any, columns: Sequence[str] = ()) -> Any:
     return inputs
 
 
+def read_texts(name: str, texts: Any, columns: Sequence[str] = ()) -> Items:
+    """Read strings, a file or folder, or one sentence as items; refuses anything else."""
+    items = take_texts(texts, columns)
+    if not isinstance(items, Items) or not isinstance(items.inputs, Texts):
+        got = texts if isinstance(texts, (str, os.PathLike)) else type(texts).__name__
+        _check.refuse(f"{name} must be strings, or a file of them; got {got}.")
+    return items
+
+
 def _is_file(text: str) -> bool:
     ending = Path(text).suffix.lower()
-    named = ending in (*SUFFIXES, *TABLES, *FORMS) and len(text.split()) == 1
-    return named or os.path.exists(text)
+    looks_like_file = ending in (*SUFFIXES, *TABLES, *FORMS) and len(text.split()) == 1
+    return looks_like_file or os.path.exists(text)
 
 
 def save_model_name(path: Path, model: SentenceModel, columns: Sequence[str]) -> None:
-    """Write which sentence model an encoder uses, by name and by a digest of its weights, and the
-    columns of a table that are its texts. The weights are not copied."""
+    """Write the name of an encoder's sentence model, a digest of its weights, and the columns of a
+    table that are its text. The weights are not copied."""
     facts = {"model": model.name, **model.settings(), "columns": list(columns)}
     text = (json.dumps(facts, indent=2) + "\n").encode()
     write_whole(path, lambda file: file.write(text))
 
 
 def load_model(path: Path, device: str) -> tuple[SentenceModel, tuple[str, ...]]:
-    """Open the model that ``save_model_name`` wrote down -> the model, and the columns. A model
-    inside the encoder's folder may be named by its path there."""
+    """Open the model whose name ``save_model_name`` wrote -> the model, and the columns. The name
+    of a model inside the encoder's folder may be its path there."""
     try:
         facts: dict[str, Any] = json.loads(path.read_text("utf-8"))
         name, weights, longest = str(facts["model"]), str(facts["weights"]), facts["longest"]

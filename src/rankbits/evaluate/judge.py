@@ -129,7 +129,7 @@ def evaluate_run(judged: Judged, *, k: Any = (10, 100, 1000), gain: str = "exp2"
     0.75
     """
     return make_report(
-        judged.rankings(COUNTS),
+        judged.make_rankings(COUNTS),
         choose_figures(_check.cutoffs(k), gain, None),
         protocol="Ranked by the run's scores; equal scores averaged over all their orders.",
         database=judged.documents,

@@ -13,7 +13,7 @@ from typing import Any
 from rankbits import _check
 from rankbits._files import data_root
 from rankbits.data.protocol import Protocol
-from rankbits.encoder.finishing import Sides, sides
+from rankbits.encoder.finishing import Sides, embed_sides
 from rankbits.evaluate import evaluate
 from rankbits.metrics import rank_codes
 from rankbits.papers.recipe import Cell, Recipe, read_recipes
@@ -52,7 +52,7 @@ def run_cell(recipe: Recipe, cell: Cell, settings: Settings) -> list[Row]:
     run = trained.run
     options: dict[str, Any] = {"batch_size": AT_ONCE} if run.inputs.kind == "features" else {}
     clock = Clock()
-    embedded = sides(run, trained.protocol, **options)
+    embedded = embed_sides(run, trained.protocol, **options)
     embedding = clock.lap()
     rows: list[Row] = []
     names = settings.choose_quantizers(recipe)

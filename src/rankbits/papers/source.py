@@ -86,7 +86,7 @@ def reduce_images(examples: Examples, side: int, dark: bool = False) -> Examples
     view, parts = View(side, channels), [np.zeros((0, side, side, channels), np.uint8)]
     for start in range(0, len(examples), 1000):
         part = torch.from_numpy(np.ascontiguousarray(examples.inputs[start : start + 1000]))
-        bright = view.plain(255 - part if dark else part)
+        bright = view.see_centre(255 - part if dark else part)
         parts.append((bright * 255).round().to(torch.uint8).permute(0, 2, 3, 1).numpy())
     return replace(examples, inputs=np.concatenate(parts))
 

@@ -1,5 +1,5 @@
-"""Train sentence encoders by the ranking itself: ``train_texts``, in the trainer of this package;
-or inside sentence-transformers' own.
+"""Train sentence encoders with ranking losses: ``train_texts`` uses the trainer of this package,
+the other names work inside that of sentence-transformers:
 
     from rankbits.texts import BitsEvaluator, RankingLoss, add_bits
 
@@ -7,8 +7,8 @@ or inside sentence-transformers' own.
     loss = RankingLoss(model, Nested(FastAP(bins=20), (64, 128)), signs="database", chunk=64)
     SentenceTransformerTrainer(model, args, train_dataset=pairs, loss=loss).train()
 
-The latter needs ``pip install 'rankbits[text]' 'sentence-transformers[train]'``, and ``BitsModel``
-needs ``'rankbits[mteb]'``; ``import rankbits`` does not load this room.
+These need ``pip install 'rankbits[text]' 'sentence-transformers[train]'``, and ``BitsModel`` needs
+``'rankbits[mteb]'``; ``import rankbits`` does not load this room.
 """
 
 from __future__ import annotations

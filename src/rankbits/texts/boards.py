@@ -14,11 +14,10 @@ class BitsModel:
 
         mteb.evaluate(BitsModel(model, questions=True), tasks)
 
-    ``encoder`` is a ``SentenceTransformer`` whose outputs are signs of bits (``add_bits``) or an
-    ``Encoder`` of texts. Texts become rows of -1 and +1, whose product falls with their Hamming
-    distance. With ``questions`` the queries of retrieval keep their floats. ``name`` is how a board
-    calls the model, with a slash in it. mteb orders ties as it likes; ``rankbits.evaluate`` counts
-    all orders.
+    ``encoder`` is an ``Encoder`` of texts, or a ``SentenceTransformer`` whose outputs have the bits
+    as signs (``add_bits``). Texts become rows of -1 and +1, whose product falls with their Hamming
+    distance. With ``questions`` the queries of retrieval keep their floats. ``name`` is the name on
+    the board, owner/model. mteb breaks ties in one order; ``rankbits.evaluate`` averages over all.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class BitsModel:
 
     @property
     def mteb_model_meta(self) -> Any:
-        """What a board says about the model."""
+        """The description of the model that mteb asks for."""
         from mteb.models.model_meta import ModelMeta, ScoringFunction
 
         facts = {"name": self.name, "similarity_fn_name": ScoringFunction.DOT_PRODUCT}

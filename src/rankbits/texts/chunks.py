@@ -1,8 +1,8 @@
-"""Large batches of texts: embedded in chunks twice, with the gradient of the whole batch.
+"""Embed large batches of texts in chunks, twice, and get the gradient of the whole batch.
 
-As in ``train/step.py``, but inside the convention of sentence-transformers' trainer, which calls
-``backward`` on what a loss returns: the second pass runs when that happens. What a chunk draws at
-random (dropout) is put back before its second pass.
+This is the two-pass gradient of ``train/step.py`` for sentence-transformers' trainer. That trainer
+calls ``backward`` on the loss, and the second pass runs then. The random numbers of a chunk
+(dropout) are the same in both passes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Column = dict[str, Any]  # tokens of a batch of texts: a row for each
 Embed = Callable[[Column], torch.Tensor]
 
 
-def two_pass(
+def compute_loss_in_chunks(
     embed: Embed,
     columns: Sequence[Column],
     loss: Callable[[list[torch.Tensor]], torch.Tensor],
@@ -25,36 +25,35 @@ def two_pass(
 ) -> torch.Tensor:
     """``loss`` of the embeddings of each column; at most ``chunk`` texts have a graph at a time.
 
-    The loss that comes back has no graph of its own. Its ``backward`` embeds the chunks again and
-    adds the gradient of the whole batch to the parameters.
+    The loss that is returned has no graph. Its ``backward`` embeds the chunks again and adds the
+    gradient of the whole batch to the parameters.
     """
-    parts = [list(_split(column, chunk)) for column in columns]
+    chunks = [list(_split(column, chunk)) for column in columns]
     states: list[list[_State]] = []
     outputs = []
     with torch.no_grad():
-        for column in parts:
+        for column in chunks:
             states.append([])
-            rows, kept = [], []
-            for where, part in column:
+            embeddings = []
+            for _, part in column:
                 states[-1].append(_State(part))
-                rows.append(where)
-                kept.append(embed(part))
-            back = torch.argsort(torch.cat(rows)).to(kept[0].device)
-            outputs.append(torch.cat(kept)[back])
+                embeddings.append(embed(part))
+            order = torch.argsort(torch.cat([rows for rows, _ in column]))
+            outputs.append(torch.cat(embeddings)[order.to(embeddings[0].device)])
     if not torch.is_grad_enabled():
         return loss(outputs)
     leaves = [output.float().requires_grad_() for output in outputs]
     value = loss(leaves)
-    slopes = torch.autograd.grad(value, leaves, allow_unused=True)
+    gradients = torch.autograd.grad(value, leaves, allow_unused=True)
 
     def embed_again(scale: torch.Tensor) -> None:
-        for column, its_states, slope in zip(parts, states, slopes, strict=True):
-            if slope is None:
+        for column, column_states, gradient in zip(chunks, states, gradients, strict=True):
+            if gradient is None:
                 continue
-            for (where, part), state in zip(column, its_states, strict=True):
+            for (rows, part), state in zip(column, column_states, strict=True):
                 with torch.enable_grad(), state:
                     again = embed(part)
-                again.backward((slope[where.to(slope.device)] * scale).to(again.dtype))
+                again.backward((gradient[rows.to(gradient.device)] * scale).to(again.dtype))
 
     result = value.detach().requires_grad_()
     result.register_hook(embed_again)
@@ -62,26 +61,26 @@ def two_pass(
 
 
 def _split(column: Column, chunk: int) -> Iterator[tuple[torch.Tensor, Column]]:
-    """Rows and their tokens, texts of one length together, without the padding they do not need."""
+    """The rows and the tokens of each chunk: texts of similar length, without needless padding."""
     mask = column.get("attention_mask")
     size = next(len(value) for value in column.values() if isinstance(value, torch.Tensor))
     lengths = None if mask is None else mask.sum(1).cpu()
     order = torch.arange(size) if lengths is None else torch.argsort(lengths, stable=True)
-    right = mask is not None and bool((mask[:, :1] != 0).all())  # the padding is on the right
+    padded_right = mask is not None and bool((mask[:, :1] != 0).all())
     for rows in order.split(chunk):
-        wide = int(lengths[rows].max()) if lengths is not None and right else None
+        width = int(lengths[rows].max()) if lengths is not None and padded_right else None
         part = {}
         for name, value in column.items():
             if isinstance(value, torch.Tensor):
                 value = value[rows.to(value.device)]
-                if wide is not None and mask is not None and value.shape[1:2] == mask.shape[1:]:
-                    value = value[:, :wide]
+                if width is not None and mask is not None and value.shape[1:2] == mask.shape[1:]:
+                    value = value[:, :width]
             part[name] = value
         yield rows, part
 
 
 class _State:
-    """The random numbers and the precision of now, put back while it is entered."""
+    """The random state and the precision at this moment; ``with`` restores them for its block."""
 
     def __init__(self, part: Column) -> None:
         device = next(v.device for v in part.values() if isinstance(v, torch.Tensor))

@@ -1,4 +1,4 @@
-"""An evaluator for sentence-transformers' trainer: what floats find, and what bits keep of it."""
+"""An evaluator for sentence-transformers' trainer: judges a model by its floats and by its bits."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from rankbits.types import Questions, Report, pack
 
 
 class BitsEvaluator(BaseEvaluator):
-    """Judges a model by its floats, its bits and float questions asked of its bits.
+    """Judges a model by its floats, by its bits, and by float queries against bits.
 
     ``queries`` and ``database`` are texts; what is relevant comes from labels or from
     ``relevance``, the (Q, N) grades, as in ``rankbits.evaluate``. ``prefixes`` are numbers of
-    leading bits that are judged as well. The figures ``only`` are computed for
+    leading bits that are judged as well. The figures named in ``only`` are computed for
 
     - ``cosine``: the outputs as floats;
     - ``bits``: their signs, by Hamming distance;
     - ``questions``: floats of queries, signs of the database (asymmetric);
-    - ``bits64``, ``questions64``: the same of the first 64 bits.
+    - ``bits64``, ``questions64``: the same with the first 64 bits.
 
-    Each figure is the mean over all orders of ties; ``..._worst`` and ``..._best`` say what ties
-    could have made of it, where they matter. ``output_path`` gets a line of JSON for each call.
+    Each figure is the mean over all orders of ties; if ties matter, ``..._worst`` and ``..._best``
+    are its bounds. Each call writes a line of JSON to a file in the folder ``output_path``.
     """
 
     def __init__(

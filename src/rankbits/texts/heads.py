@@ -1,4 +1,4 @@
-"""A last layer for a sentence encoder, whose signs are the bits of a text."""
+"""A last layer for a sentence encoder; the signs of its outputs are the bits of a text."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rankbits.quantizers.affine import Quantizer
 def add_bits(
     model: Any, texts: Sequence[str], bits: int, *, quantizer: Quantizer | None = None
 ) -> Any:
-    """Append a linear layer to a ``SentenceTransformer`` -> the model, which now makes ``bits``
-    numbers of a text, whose signs are its bits.
+    """Append a linear layer to a ``SentenceTransformer`` -> the model, which now turns a text into
+    ``bits`` numbers; their signs are its bits.
 
     The layer starts as ``quantizer``, or as a ``Projection`` fitted to the embeddings of ``texts``
     (some thousands of the database), so that the bits are good before any training. Outputs are
-    scaled to vary by about 1, which the tanh of tie-aware losses wants. The layer is a ``Dense`` of
+    scaled to vary by about 1, which suits the tanh of tie-aware losses. The layer is a ``Dense`` of
     sentence-transformers: the model is saved, loaded and shared as any other, and its
     ``encode(..., precision="ubinary")`` gives the same bits as ``rankbits.pack``.
     """

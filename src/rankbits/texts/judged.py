@@ -1,6 +1,6 @@
-"""Training by judgements: which documents of a batch are relevant to which of its queries.
+"""Train by judgements, which say what documents of a batch are relevant to its queries.
 
-All texts have numbers, documents before queries, and the trainer takes these as labels.
+All texts are numbered, documents before queries, and the trainer takes the numbers as labels.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from rankbits import _check
 from rankbits.data.batches import Batches
 from rankbits.data.splits import make_draw, shuffle
-from rankbits.losses.named import LOSSES
-from rankbits.losses.protocol import LossWrapper, takes_database
-from rankbits.texts.losses import Judgements, find_different, grade_pairs
+from rankbits.losses.protocol import LossWrapper
+from rankbits.texts.losses import Judgements, find_unique, grade_pairs, make_ranking_loss
 
-DRAWN = 3  # documents of no query beside each pair of a query and its document
+DRAWN = 3  # random documents for each pair of a query and its document
 
 
 class JudgedLoss(LossWrapper):
@@ -28,27 +26,27 @@ class JudgedLoss(LossWrapper):
     from ``documents`` on are queries. ``judgements`` are {query: {document: grade}} by number.
     """
 
-    takes_database = False  # past batches are further rows of this one
+    takes_database = False  # the trainer adds past batches as further rows of the batch
 
     def __init__(self, loss: str, documents: int, judgements: Judgements, **options: Any) -> None:
         super().__init__()
-        names = tuple(name for name, kind in LOSSES.items() if takes_database(kind))
-        self.loss = LOSSES[_check.choice("loss", loss, names)](**options)
+        self.loss = make_ranking_loss(loss, **options)
         self.documents, self.judgements = documents, judgements
 
     def forward(self, rows: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-        names, _, first = find_different(numbers)
-        rows, asking = rows[first], names >= self.documents
-        grades = grade_pairs(self.judgements, names[asking], names[~asking]).float().to(rows.device)
-        value: torch.Tensor = self.loss(rows[asking], affinity=grades, database=rows[~asking])
+        numbers, _, first = find_unique(numbers)
+        rows, queries = rows[first], numbers >= self.documents
+        grades = grade_pairs(self.judgements, numbers[queries], numbers[~queries])
+        grades = grades.float().to(rows.device)
+        value: torch.Tensor = self.loss(rows[queries], affinity=grades, database=rows[~queries])
         return value
 
 
 class PairBatches(Batches):
-    """Batches of queries, a relevant document of each, and documents that are drawn at random.
+    """Batches of queries, a relevant document of each, and random documents.
 
-    ``pairs`` (n, 2) are numbers of queries and documents; the first ``documents`` texts are drawn
-    from.
+    ``pairs`` (n, 2) are numbers of queries and documents; the random documents are drawn from the
+    first ``documents`` texts.
 
     >>> batches = PairBatches([[8, 0], [9, 1]], 8, 10)
     >>> [sorted(batch)[-2:] for batch in batches]
@@ -63,7 +61,7 @@ class PairBatches(Batches):
     def __len__(self) -> int:
         return -(-len(self.pairs) // self.size)
 
-    def _batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
+    def _draw_batches(self, draw: np.random.Generator) -> Iterator[np.ndarray]:
         order = draw.permutation(self.pairs)
         for start in range(0, len(order), self.size):
             pairs = order[start : start + self.size]
@@ -74,7 +72,7 @@ class PairBatches(Batches):
 def number_judgements(
     qrels: Mapping[str, Mapping[str, int]], documents: Any, queries: Any
 ) -> tuple[dict[int, dict[int, int]], int]:
-    """Judgements by the numbers of texts, and how many of them name a text that is not there.
+    """Judgements by the numbers of texts, and how many judgements name an unknown text.
 
     >>> number_judgements({"q": {"b": 1, "x": 1}}, ["a", "b"], ["q"])
     ({2: {1: 1}}, 1)
@@ -95,23 +93,23 @@ def number_judgements(
 def split_judgements(
     judgements: Judgements, share: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs (n, 2) to train on, and queries (m,) to validate on: a ``share`` of the documents is
-    held out, and queries that ask for these alone; or a share of the queries, where each asks for
-    others too.
+    """Pairs (n, 2) to train on, and queries (m,) to validate on.
 
-    A query whose documents were trained on would be answered better than new ones are.
+    A ``share`` of the documents is held out, with the queries to which only these are relevant: a
+    query whose documents were trained on would be answered better than a new one. If there is no
+    such query, a share of the queries is held out.
     """
     draw = make_draw(seed)
-    every = np.unique([document for grades in judgements.values() for document in grades])
-    hidden = set(shuffle(every, draw)[: round(share * len(every))].tolist())
-    held = {query for query, grades in judgements.items() if hidden >= grades.keys()}
-    if not held:
-        some = shuffle(np.array(list(judgements)), draw)[: round(share * len(judgements))]
-        held, hidden = set(some.tolist()), set()
+    documents = np.unique([document for grades in judgements.values() for document in grades])
+    hidden = set(shuffle(documents, draw)[: round(share * len(documents))].tolist())
+    held_out = {query for query, grades in judgements.items() if hidden >= grades.keys()}
+    if not held_out:
+        queries = shuffle(np.array(list(judgements)), draw)
+        held_out, hidden = set(queries[: round(share * len(queries))].tolist()), set()
     pairs = [
         (query, document)
         for query, grades in judgements.items()
         for document in grades
-        if query not in held and document not in hidden
+        if query not in held_out and document not in hidden
     ]
-    return np.array(pairs, np.int64).reshape(-1, 2), np.array(sorted(held), np.int64)
+    return np.array(pairs, np.int64).reshape(-1, 2), np.array(sorted(held_out), np.int64)

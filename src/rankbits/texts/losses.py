@@ -1,4 +1,4 @@
-"""Ranking losses in the convention of sentence-transformers' trainer: ``loss(features, labels)``.
+"""Ranking losses for sentence-transformers' trainer, which calls ``loss(features, labels)``.
 
 Nothing here imports that package: a model is any module that turns tokens into a dictionary with
 ``sentence_embedding`` in it.
@@ -15,7 +15,7 @@ from rankbits import _check
 from rankbits.losses import gather
 from rankbits.losses.named import LOSSES
 from rankbits.losses.protocol import takes_database
-from rankbits.texts.chunks import Column, two_pass
+from rankbits.texts.chunks import Column, compute_loss_in_chunks
 from rankbits.train.memory import Memory
 
 SIGNS = ("neither", "database", "both")
@@ -23,7 +23,7 @@ Judgements = Mapping[int, Mapping[int, int]]
 
 
 class RankingLoss(torch.nn.Module):
-    """A loss of ours inside ``SentenceTransformerTrainer``: the batch is the database.
+    """A loss of ``rankbits`` for ``SentenceTransformerTrainer``: the batch is the database.
 
     ``loss`` is a name (``"fastap"``, ``"tie-aware-ap"``, ``"tie-aware-ndcg"``) or a loss of
     ``rankbits.losses``, such as ``Nested(TieAwareNDCG(), (64, 128))``. The columns of the dataset
@@ -32,16 +32,17 @@ class RankingLoss(torch.nn.Module):
     - one text and a ``label``: texts of one class are relevant to each other;
     - a query and a document (and further documents, which are not relevant): each query ranks all
       documents of the batch. A ``label`` is the grade of its pair; without one it is 1. Texts with
-      the same tokens are one text, whatever row they stand in;
+      the same tokens are one text, whatever rows they are in;
     - the same with ``judgements``, {query: {document: grade}}, and a ``label`` of numbers (query,
-      document, ...): the grades of all pairs in the batch, not only of its rows.
+      document, ...): the judgements grade all pairs in the batch, not only those of its rows.
 
     ``signs`` says whose embeddings become -1 and +1 before they are compared, with the gradient
-    passed straight through: ``"database"`` for float questions asked of bits, ``"both"`` for
-    Hamming distance. The tie-aware losses relax signs by tanh and need neither.
+    passed straight through: ``"database"`` for float queries against bits, ``"both"`` for Hamming
+    distance. The tie-aware losses relax signs by tanh and need neither.
 
-    ``chunk`` texts are embedded at a time, twice: batches of thousands in the memory of a few, and
-    the gradient is that of the whole batch. ``memory`` embeddings of past batches are ranked, too.
+    ``chunk`` texts are embedded at a time, twice: a batch of thousands needs the memory of a chunk,
+    and the gradient is that of the whole batch. ``memory`` embeddings of past batches are ranked
+    too.
     """
 
     def __init__(
@@ -56,8 +57,7 @@ class RankingLoss(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.model = model
-        names = tuple(name for name, kind in LOSSES.items() if takes_database(kind))
-        self.loss = LOSSES[_check.choice("loss", loss, names)]() if isinstance(loss, str) else loss
+        self.loss = make_ranking_loss(loss) if isinstance(loss, str) else loss
         self.signs = _check.choice("signs", signs, SIGNS)
         self.chunk = None if chunk is None else _check.whole("chunk", chunk, 1)
         self.memory = Memory(_check.whole("memory", memory, 0))
@@ -67,18 +67,18 @@ class RankingLoss(torch.nn.Module):
         self, sentence_features: Iterable[Column], labels: torch.Tensor | None = None
     ) -> torch.Tensor:
         columns = list(sentence_features)
-        named = len(columns) > 1 and self.judgements is None
-        names = [name_texts(column) for column in columns] if named else []
+        by_tokens = len(columns) > 1 and self.judgements is None
+        names = [name_texts(column) for column in columns] if by_tokens else []
         if self.chunk is None:
-            return self._find_loss([self._embed(column) for column in columns], names, labels)
-        return two_pass(
-            self._embed, columns, lambda rows: self._find_loss(rows, names, labels), self.chunk
+            return self._compute([self._embed(column) for column in columns], names, labels)
+        return compute_loss_in_chunks(
+            self._embed, columns, lambda rows: self._compute(rows, names, labels), self.chunk
         )
 
     def _embed(self, column: Column) -> torch.Tensor:
         return self.model(dict(column))["sentence_embedding"]  # type: ignore[no-any-return]
 
-    def _find_loss(
+    def _compute(
         self, outputs: list[torch.Tensor], names: list[torch.Tensor], labels: torch.Tensor | None
     ) -> torch.Tensor:
         outputs = [output.float() for output in outputs]
@@ -127,9 +127,9 @@ class RankingLoss(torch.nn.Module):
         pairs = [torch.cat(names[1:]), names[0].repeat(others), grades.view(torch.int64).flatten()]
         facts = torch.stack([part.to(device) for part in pairs], dim=1)
         documents, facts = gather(torch.cat(outputs[1:]), facts)
-        queries, asked = gather(outputs[0], names[0].to(device))
-        query_ids, _, query_rows = find_different(asked)
-        ids, columns, rows = find_different(facts[:, 0])
+        queries, query_names = gather(outputs[0], names[0].to(device))
+        query_ids, _, query_rows = find_unique(query_names)
+        ids, columns, rows = find_unique(facts[:, 0])
         at = torch.searchsorted(query_ids, facts[:, 1].contiguous()) * len(ids) + columns
         table = torch.zeros(len(query_ids) * len(ids), dtype=torch.float64, device=device)
         table.scatter_reduce_(0, at, facts[:, 2].view(torch.float64), "amax")
@@ -138,20 +138,20 @@ class RankingLoss(torch.nn.Module):
         batch = (database, ids)
         if len(self.memory):
             past = self.memory.labels.to(device)
-            kept = ~torch.isin(past, ids)
-            database = torch.cat([database, self.memory.rows.to(database)[kept]])
-            ids = torch.cat([ids, past[kept]])
+            absent = ~torch.isin(past, ids)
+            database = torch.cat([database, self.memory.rows.to(database)[absent]])
+            ids = torch.cat([ids, past[absent]])
             table = torch.nn.functional.pad(table, (0, len(ids) - table.shape[1]))
         if self.judgements is not None:
             table = grade_pairs(self.judgements, query_ids, ids).to(device)
-        asking = self._sign(queries[query_rows], "both")
-        value: torch.Tensor = self.loss(asking, affinity=table.float(), database=database)
+        queries = self._sign(queries[query_rows], "both")
+        value: torch.Tensor = self.loss(queries, affinity=table.float(), database=database)
         self._remember(*batch)
         return value
 
     def _sign(self, rows: torch.Tensor, whose: str) -> torch.Tensor:
-        """Signs in place of embeddings, where ``signs`` wants them; their gradient is that of the
-        embeddings."""
+        """The signs of embeddings, if ``self.signs`` includes ``whose``; the gradient passes
+        through unchanged."""
         if SIGNS.index(self.signs) < SIGNS.index(whose):
             return rows
         return rows + (torch.where(rows > 0, 1.0, -1.0) - rows).detach()
@@ -161,13 +161,19 @@ class RankingLoss(torch.nn.Module):
             self.memory.add(rows.detach(), labels)
 
     def get_config_dict(self) -> dict[str, Any]:
-        """What sentence-transformers writes into a model's card."""
+        """The settings that sentence-transformers writes into a model's card."""
         return {"loss": repr(self.loss), "signs": self.signs, "chunk": self.chunk}
 
 
+def make_ranking_loss(name: str, **options: Any) -> torch.nn.Module:
+    """Make a loss by its name; refuses one that cannot rank a separate database."""
+    names = tuple(key for key, kind in LOSSES.items() if takes_database(kind))
+    return LOSSES[_check.choice("loss", name, names)](**options)
+
+
 def name_texts(column: Column) -> torch.Tensor:
-    """A number for each text of a batch, int64 (n,): the same for the same tokens, whatever the
-    padding. Inputs without tokens are all different."""
+    """A number for each text of a batch, int64 (n,): equal for equal tokens, whatever the padding.
+    Inputs without tokens are all different."""
     tokens, mask = column.get("input_ids"), column.get("attention_mask")
     if tokens is None or mask is None or tokens.shape != mask.shape:
         size = next(len(value) for value in column.values() if isinstance(value, torch.Tensor))
@@ -178,23 +184,23 @@ def name_texts(column: Column) -> torch.Tensor:
     return names
 
 
-def find_different(names: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The different names in order (u,), which of them each name is (n,), and where each of them
-    comes first (u,).
+def find_unique(numbers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The unique numbers in order (u,), the place of each number among them (n,), and the first row
+    of each unique number (u,).
 
-    >>> find_different(torch.tensor([7, 3, 7]))
+    >>> find_unique(torch.tensor([7, 3, 7]))
     (tensor([3, 7]), tensor([1, 0, 1]), tensor([1, 0]))
     """
-    different, which = torch.unique(names, return_inverse=True)
-    first = torch.full_like(different, len(names))
-    places = torch.arange(len(names), device=names.device)
-    return different, which, first.scatter_reduce(0, which, places, "amin")
+    unique, places = torch.unique(numbers, return_inverse=True)
+    first = torch.full_like(unique, len(numbers))
+    rows = torch.arange(len(numbers), device=numbers.device)
+    return unique, places, first.scatter_reduce(0, places, rows, "amin")
 
 
 def grade_pairs(
     judgements: Judgements, queries: torch.Tensor, documents: torch.Tensor
 ) -> torch.Tensor:
-    """Grades float64 (queries, documents) of texts by their numbers; 0 where there is none.
+    """The grades float64 (queries, documents) of texts given by number; 0 for an unjudged pair.
 
     >>> grade_pairs({4: {9: 2}}, torch.tensor([4, 5]), torch.tensor([8, 9]))
     tensor([[0., 2.],

@@ -23,7 +23,7 @@ from rankbits.encoder import Encoder
 from rankbits.encoder.files import load_encoder
 from rankbits.encoder.fitting import tell_left_out
 from rankbits.encoder.folder import QUANTIZER, make_folder, write_encoder
-from rankbits.encoder.texts import SENTENCES, save_model_name, take_texts
+from rankbits.encoder.texts import SENTENCES, read_texts, save_model_name
 from rankbits.models.heads import HashHead
 from rankbits.models.sentences import MINILM, BitsNetwork, SentenceModel, open_sentence_model
 from rankbits.quantizers import Projection
@@ -50,7 +50,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "chunk": 64,
     },
 }  # fmt: skip
-JUDGED = {"frozen": {"lr": 0.01}, "fine-tune": {}}  # by qrels: fewer texts are learned from
+FOR_QRELS = {"frozen": {"lr": 0.01}, "fine-tune": {}}  # qrels judge fewer texts than labels do
 NOT_OF_TEXTS = (
     "features", "weights", "teachers", "unlabelled", "dim", "hidden", "dropout", "freeze", "side",
     "augment", "mirror",
@@ -59,7 +59,7 @@ NOT_OF_TEXTS = (
 
 @dataclass(frozen=True)
 class Task:
-    """What a run learns from, how it is judged, and what else ``train`` takes."""
+    """What a run is trained on, how it is judged, and other arguments of ``train``."""
 
     examples: Examples
     validation: Validation | None
@@ -77,43 +77,44 @@ def train_texts(
     say: Callable[[str], None] = print_line,
     **changes: Any,
 ) -> Encoder:
-    """Train an encoder of texts (a list of strings, a file or a folder) by what is relevant.
+    """Train an encoder of texts (a list of strings, a file or a folder).
 
-    That is said by ``labels`` (n,) or (n, C), by default those beside the texts: texts that share
-    one are relevant to each other. Or ``queries`` are further texts, and ``qrels`` say which texts
-    are relevant to them: a file, or {query: {text: grade}} by their ids.
+    ``labels`` (n,) or (n, C), by default those in the file, say what is relevant: texts that share
+    a label are relevant to each other. Or ``queries`` are further texts, and ``qrels`` say which
+    texts are relevant to them: a file, or {query: {text: grade}} by ids.
 
     A sentence model (``model=``, by default MiniLM) embeds the texts once, and a layer of ``bits``
     that starts as a ``Projection`` is trained on the embeddings. ``preset="fine-tune"`` trains all
-    layers of the model, for which ``out`` must be a folder. ``config`` and ``changes`` are those of
-    ``rankbits.train``. A share of the texts (of the judged texts) is held out, and where training
-    finds no better bits for these than it began with, the first ones are kept.
+    layers of the model and needs a folder ``out``. ``config`` and ``changes`` are those of
+    ``rankbits.train``. A share of the texts (of the judged texts) is held out; if training does not
+    improve the bits for these, the bits that it started from are kept.
 
     >>> encoder = train_texts("texts.jsonl", bits=256, out="notes")  # doctest: +SKIP
     """
     config = (config or TrainConfig()).with_changes(**changes)
-    whole, config = config.preset == "fine-tune", suit_texts(config, qrels is not None)
+    whole, config = config.preset == "fine-tune", _adapt_config(config, qrels is not None)
     if whole and not config.out:
-        _check.refuse("A whole network is trained into a folder: give out.")
+        _check.refuse("preset='fine-tune' needs a folder for the network: give out.")
     if (queries is None) != (qrels is None):
         _check.refuse("queries and qrels belong together: give both, or labels.")
-    items = _read_texts("texts", texts, columns)
-    asking = None if queries is None else _read_texts("queries", queries)
-    kept = _keep_readable(items)
-    if qrels is None or asking is None:
-        known, labels = _find_labels(items, labels, say)
+    items = read_texts("texts", texts, columns)
+    query_items = None if queries is None else read_texts("queries", queries)
+    readable = _keep_readable(items)
+    if qrels is None or query_items is None:
+        labelled, labels = _find_labels(items, labels, say)
     else:
         judged = qrels if isinstance(qrels, Mapping) else read_qrels(qrels)
-        judgements = _find_judgements(judged, kept, _keep_readable(asking), say)
+        judgements = _find_judgements(judged, readable, _keep_readable(query_items), say)
     name, device = MINILM if config.model == "auto" else config.model, choose_device(config.device)
     model = open_sentence_model(name, str(device))
     features = _make_features(model, items, whole, say)
-    if qrels is None or asking is None:
-        task = _learn_labels(features[known], labels, config)
+    if qrels is None or query_items is None:
+        task = _make_label_task(features[labelled], labels, config)
     else:
-        asked = _make_features(model, asking, whole, say, queries=True)
-        task = _learn_judgements(_stack(features, asked), len(kept), judgements, config)
-    start = _fit_start(model, kept, None if whole else features, config)
+        query_features = _make_features(model, query_items, whole, say, queries=True)
+        stacked = _stack(features, query_features)
+        task = _make_judged_task(stacked, len(readable), judgements, config)
+    start = _fit_start(model, readable, None if whole else features, config)
     head = HashHead(model.dim, start.bits_)
     head.load_state_dict(start.to_linear().state_dict())
     network = BitsNetwork(model, head) if whole else torch.nn.Sequential(head)
@@ -127,45 +128,38 @@ def train_texts(
         config, examples=task.examples, held=task.validation, model=network, say=say, **task.options
     )
     if not run.progress.finished:
-        raise KeyboardInterrupt  # so that nothing goes on to what needs the encoder
+        raise KeyboardInterrupt  # the caller must not go on without an encoder
     better = before is None or run.progress.best is None or run.progress.best > before
     if better:
         start.weight_, start.offset_ = head.weight.detach().cpu(), head.bias.detach().cpu()
     else:
-        say("Training found no better bits for the texts held out; those of before are kept.")
+        say("Training found no better bits for the texts held out; the first bits are kept.")
         model = open_sentence_model(name, str(device)) if whole else model
     reads = Inputs("texts", dim=model.dim)
     if not config.out:
-        return Encoder(reads, model, start, columns=tuple(columns), class_names=kept.names)
+        return Encoder(reads, model, start, columns=tuple(columns), class_names=readable.names)
     folder = make_folder(config.out)
     if whole and better:
         _save_network(model, folder / NETWORK)
         model = SentenceModel(model.model, NETWORK)  # its digest is that of the new weights
     name_model = partial(save_model_name, model=model, columns=columns)
-    write_encoder(folder, {SENTENCES: name_model, QUANTIZER: start.save}, reads, kept.names)
+    write_encoder(folder, {SENTENCES: name_model, QUANTIZER: start.save}, reads, readable.names)
     return load_encoder(folder, device=str(device))
 
 
-def suit_texts(config: TrainConfig, judged: bool = False) -> TrainConfig:
-    """Settings for texts, where ``config`` has only the defaults of its preset."""
+def _adapt_config(config: TrainConfig, judged: bool) -> TrainConfig:
+    """``config`` with the preset for texts in place of its defaults; refuses settings of images."""
     name = _check.choice("preset", config.preset or "frozen", tuple(PRESETS))
-    plain = TrainConfig(preset=config.preset).facts()
-    chosen = {key: value for key, value in config.facts().items() if value != plain[key]}
+    defaults = TrainConfig(preset=config.preset).facts()
+    changed = {key: value for key, value in config.facts().items() if value != defaults[key]}
     for key in NOT_OF_TEXTS:
-        if key in chosen:
-            _check.refuse(f"{key} is not for texts; got {chosen[key]!r}.")
-    return TrainConfig(**PRESETS[name] | (JUDGED[name] if judged else {}) | chosen)
-
-
-def _read_texts(what: str, texts: Any, columns: Sequence[str] = ()) -> Items:
-    items = take_texts(texts, columns)
-    if not isinstance(items, Items) or not isinstance(items.inputs, Texts):
-        got = texts if isinstance(texts, (str, os.PathLike)) else type(texts).__name__
-        _check.refuse(f"{what} must be strings, or a file of them; got {got}.")
-    return items
+        if key in changed:
+            _check.refuse(f"{key} is not for texts; got {changed[key]!r}.")
+    return TrainConfig(**PRESETS[name] | (FOR_QRELS[name] if judged else {}) | changed)
 
 
 def _keep_readable(items: Items) -> Items:
+    """The items whose texts can be read; refuses if there are none."""
     assert isinstance(items.inputs, Texts)
     if not len(items.inputs.readable):
         _check.refuse(f"None of {len(items):,} texts can be read; {items.inputs.sentences[0]}")
@@ -179,7 +173,7 @@ def _make_features(
     say: Callable[[str], None],
     queries: bool = False,
 ) -> np.ndarray:
-    """What the network reads of each text that can be read: its embedding, or its tokens where the
+    """The input of the network for each text that can be read: its embedding, or its tokens if the
     ``whole`` network is trained."""
     assert isinstance(items.inputs, Texts)
     if whole:
@@ -194,7 +188,7 @@ def _make_features(
 def _fit_start(
     model: SentenceModel, items: Items, embeddings: np.ndarray | None, config: TrainConfig
 ) -> Projection:
-    """The bits that training begins with; their outputs vary by about 1."""
+    """The bits that training starts from, scaled so that the outputs vary by about 1."""
     rows = shuffle(np.arange(len(items)), make_draw(config.seed))[:SAMPLED]
     _check.not_empty("texts", len(rows))
     if embeddings is None:
@@ -212,13 +206,13 @@ def _fit_start(
 def _find_labels(
     items: Items, labels: Any, say: Callable[[str], None]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which of the texts that can be read have labels, those given or those beside them; and these
-    labels."""
+    """Which of the texts that can be read have a label, in ``labels`` or else in ``items``; and
+    those labels."""
     assert isinstance(items.inputs, Texts)
     rows = items.inputs.readable
     if labels is not None:
         _check.same_length("labels", len(labels), "the texts", len(items))
-        known, labels = np.arange(len(rows)), np.asarray(labels)[rows]
+        labelled, labels = np.arange(len(rows)), np.asarray(labels)[rows]
     elif items.labels is None:
         _check.refuse(
             "Training needs to know what is relevant: labels of the texts, or queries with qrels. "
@@ -226,16 +220,16 @@ def _find_labels(
         )
     else:
         labels = items.labels[rows]
-        known = np.flatnonzero(labels >= 0 if labels.ndim == 1 else labels.any(1))
-    if len(known) < len(labels):
-        say(f"left out: {len(labels) - len(known):,} texts without a label.")
-    different = len(np.unique(labels[known], axis=0))
+        labelled = np.flatnonzero(labels >= 0 if labels.ndim == 1 else labels.any(1))
+    if len(labelled) < len(labels):
+        say(f"left out: {len(labels) - len(labelled):,} texts without a label.")
+    different = len(np.unique(labels[labelled], axis=0))
     if different < 2:
         _check.refuse(f"Training needs texts of at least two labels; got {different}.")
-    return known, labels[known]
+    return labelled, labels[labelled]
 
 
-def _learn_labels(features: np.ndarray, labels: np.ndarray, config: TrainConfig) -> Task:
+def _make_label_task(features: np.ndarray, labels: np.ndarray, config: TrainConfig) -> Task:
     source = hold_out(Examples(features, labels), config)
     validation = None
     if isinstance(source.held, Examples) and len(source.held):
@@ -253,25 +247,25 @@ def _find_judgements(
     if not judgements:
         _check.refuse("The qrels name no relevant text of any query: their ids must be the texts'.")
     if unknown:
-        say(f"left out: {unknown:,} judgements of a query or a text that is not there.")
+        say(f"left out: {unknown:,} judgements of an unknown query or text.")
     return judgements
 
 
-def _learn_judgements(
+def _make_judged_task(
     features: np.ndarray, documents: int, judgements: Judgements, config: TrainConfig
 ) -> Task:
-    pairs, held = split_judgements(judgements, config.validation, config.seed)
+    pairs, held_out = split_judgements(judgements, config.validation, config.seed)
     examples = Examples(features, np.arange(len(features)))
     draw = make_draw(config.seed)
-    held = shuffle(held, draw)[:QUERIES]
+    queries = shuffle(held_out, draw)[:QUERIES]
     validation = None
-    if len(held):
-        asked = [document for query in held.tolist() for document in judgements[query]]
-        some = shuffle(np.arange(documents), draw)[:DATABASE]
-        rows = np.union1d(asked, some).astype(np.int64)
-        grades = grade_pairs(judgements, torch.from_numpy(held), torch.from_numpy(rows)).long()
+    if len(queries):
+        relevant = [document for query in queries.tolist() for document in judgements[query]]
+        others = shuffle(np.arange(documents), draw)[:DATABASE]
+        rows = np.union1d(relevant, others).astype(np.int64)
+        grades = grade_pairs(judgements, torch.from_numpy(queries), torch.from_numpy(rows)).long()
         validation = Validation(
-            examples.subset(rows), examples.subset(held), binary=True, grades=grades.numpy()
+            examples.subset(rows), examples.subset(queries), binary=True, grades=grades.numpy()
         )
     loss = JudgedLoss(config.loss, documents, judgements, **config.options or {})
     sampler = PairBatches(pairs, documents, config.batch_size, seed=config.seed)
@@ -279,7 +273,7 @@ def _learn_judgements(
 
 
 def _stack(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Rows of embeddings, or of tokens of different widths, below each other."""
+    """Stack rows of embeddings, or of tokens, which are padded with -1 to one width."""
     width = max(first.shape[1], second.shape[1])
     parts = [
         np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=-1)
@@ -289,7 +283,7 @@ def _stack(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def _save_network(model: SentenceModel, folder: Path) -> None:
-    """Write a sentence model, in place of the one that is there."""
+    """Write a sentence model; it replaces the one in ``folder``, if any."""
     unfinished = folder.with_name(f".{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     model.model.save(str(unfinished), create_model_card=False)

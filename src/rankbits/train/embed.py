@@ -13,7 +13,7 @@ import torch
 from rankbits import _check
 from rankbits.data.augment import View
 from rankbits.data.examples import Examples
-from rankbits.data.loading import Loader, in_order
+from rankbits.data.loading import Loader, batch_in_order
 from rankbits.evaluate import evaluate
 from rankbits.train.meter import Meter
 from rankbits.train.step import precision
@@ -31,7 +31,7 @@ def compute_outputs(
     inputs = inputs.to(device, non_blocking=True)
     if view is None:
         return model(inputs).float()
-    images = view.plain(inputs)
+    images = view.see_centre(inputs)
     outputs = model(images).float()
     return (outputs + model(images.flip(3)).float()) / 2 if view.mirror else outputs
 
@@ -75,7 +75,7 @@ def embed(
         _check.refuse("Images need a View: the side the network sees.")
     if batch_size is None:
         batch_size = 32 if view is not None and device.type == "cpu" else 256
-    batches = in_order(len(examples), batch_size)
+    batches = batch_in_order(len(examples), batch_size)
     loader = make_loader(examples, batches, view, device, workers, cache)
     training = model.training
     model.eval()

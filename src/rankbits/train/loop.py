@@ -164,7 +164,7 @@ class Trainer:
         def embed_part(start: int, stop: int) -> torch.Tensor:
             part = inputs[start:stop]
             if self.view is not None:
-                part = self.view.train(part, changes[start:stop])
+                part = self.view.see_changed(part, changes[start:stop])
             return self.network(part)
 
         def compute_loss(z: torch.Tensor) -> torch.Tensor:
