@@ -68,6 +68,8 @@ def test_subsets_refuse_rows_that_are_not_there():
     for rows in ([3], [-1], [0.5], [[0]], [True, False, True]):
         with pytest.raises(Refusal, match="rows must"):
             examples.subset(rows)
+    with pytest.raises(Refusal, match="rows must lie in 0 to 2; got -1"):
+        examples.subset([1, -1])
     with pytest.raises(Refusal, match=r"paths must be \(n,\) of str"):
         ImageFiles(np.array([1, 2]))
 

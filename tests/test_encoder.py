@@ -242,6 +242,8 @@ def test_an_index_remembers_all_it_needs(pictures, trained, tmp_path, capsys):
         assert again["mAP"] == report["figures"]["mAP"]["mean"]
         themselves = evaluate_index(index, shop)  # each leaves itself out
         assert themselves.queries == 12 and themselves.database == 11
+        with pytest.raises(ValueError, match="own items are known: leave labels out"):
+            evaluate_index(index, shop, labels=np.zeros(12, np.int64))
 
 
 def test_labels_are_joined_by_name(tmp_path):

@@ -11,6 +11,7 @@ import torch
 
 import rankbits as rb
 from rankbits.cli import main
+from rankbits.encoder.texts import remove_other_models, save_model
 from rankbits.losses import TieAwareAP
 from rankbits.models.sentences import open_sentence_model
 from rankbits.texts import RankingLoss, train_texts
@@ -92,6 +93,20 @@ def test_labels_train_a_layer_that_finds_more(files, model, capsys):
     again = rankbits(capsys, *train)[1]
     assert "own is finished" in again
     assert rb.load("own").fingerprint == encoder.fingerprint
+
+
+def test_a_trained_network_leaves_the_one_in_use_until_its_encoder_is_written(tmp_path, model):
+    network = open_sentence_model(model)
+    first = save_model(tmp_path, network)
+    with torch.no_grad():
+        next(network.parameters()).add_(1)
+    second = save_model(tmp_path, network)
+    for named in (first, second):
+        assert open_sentence_model(tmp_path / named.name).digest in named.name
+    assert first.name != second.name
+    remove_other_models(tmp_path, second)
+    assert [path.name for path in tmp_path.glob("*network*")] == [second.name]
+    assert save_model(tmp_path, network).name == second.name  # the same weights once more
 
 
 def test_judgements_train_the_whole_network(files, model, capsys):

@@ -10,11 +10,12 @@ import pytest
 import torch
 
 import rankbits as rb
+from rankbits import _progress
+from rankbits._progress import Meter
 from rankbits.data.augment import View
 from rankbits.data.examples import Examples
-from rankbits.train import TrainConfig, embed, features, meter
+from rankbits.train import TrainConfig, embed, features
 from rankbits.train.body import Body
-from rankbits.train.meter import Meter
 
 OWN = Examples(np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32), np.arange(64) % 4)
 SETTINGS = {"bits": 4, "epochs": 2, "batch_size": 16, "validation": 0, "tensorboard": False}
@@ -23,7 +24,7 @@ SETTINGS = {"bits": 4, "epochs": 2, "batch_size": 16, "validation": 0, "tensorbo
 @pytest.fixture
 def slow(monkeypatch):
     """Every piece of work takes long."""
-    monkeypatch.setattr(meter, "LINE_AFTER", 0.0)
+    monkeypatch.setattr(_progress, "LINE_AFTER", 0.0)
 
 
 class Terminal(io.StringIO):
@@ -89,7 +90,7 @@ def test_a_bar_on_a_terminal_and_no_lines(slow, monkeypatch):
 
 def test_short_pieces_of_long_work_share_a_silence(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(meter.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(_progress.time, "monotonic", lambda: now[0])
     said: list[str] = []
     silent_since = None
     for epoch in range(6):  # 9 seconds each, and a line after 20

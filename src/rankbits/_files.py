@@ -142,6 +142,16 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def sync_files(folder: Path) -> None:
+    """Have all files below a folder, and the folders, on the disk."""
+    for path in (folder, *folder.rglob("*")):
+        if path.is_dir():
+            sync_folder(path)
+        else:
+            with open(path, "rb+") as file:
+                os.fsync(file.fileno())
+
+
 def write_arrays(
     path: str | os.PathLike[str],
     kind: str,

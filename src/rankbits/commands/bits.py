@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from tqdm import tqdm
 
 from rankbits import _check
 from rankbits._check import refuse
 from rankbits._option import DEVICE, option
+from rankbits._progress import Meter, print_line
 from rankbits.data.arrays import read_array, read_columns
 from rankbits.data.items import Items
 from rankbits.data.labels import read_labels_file
@@ -46,13 +46,13 @@ def read_embeddings(path: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
 
 
 def encode_rows(quantizer: Quantizer, embeddings: Any) -> Codes:
-    """Encode rows in parts, with a progress bar on a terminal."""
+    """Encode rows in parts, and show how far that has come."""
     packed = np.zeros((len(embeddings), (quantizer.bits_ + 7) // 8), np.uint8)
-    with tqdm(total=len(embeddings), unit=" rows", desc="encode", disable=None) as bar:
+    with Meter("encode", len(embeddings), "rows") as meter:
         for start in range(0, len(embeddings), ROWS):
             part = quantizer.encode(embeddings[start : start + ROWS])
             packed[start : start + len(part)] = part.packed
-            bar.update(len(part))
+            meter.update(len(part))
     return Codes(packed, quantizer.bits_, quantizer.fingerprint)
 
 
@@ -197,7 +197,6 @@ class Encode:
     def _encode(self, encoder: Encoder, items: Items) -> tuple[Codes, np.ndarray, np.ndarray]:
         """Encode the items -> the codes, the rows that could be read, and their embeddings."""
         from rankbits.encoder.fitting import tell_left_out
-        from rankbits.train.meter import print_line
 
         if encoder.network is None and isinstance(items.inputs, np.ndarray):
             assert encoder.quantizer is not None

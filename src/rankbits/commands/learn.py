@@ -11,12 +11,12 @@ import numpy as np
 from rankbits._check import refuse
 from rankbits._files import write_arrays
 from rankbits._option import DEVICE, option
+from rankbits._progress import print_line
 from rankbits.commands.bits import split_columns
 from rankbits.data.examples import Examples
 from rankbits.data.folders import holds_texts
 from rankbits.data.labels import read_labels_file
 from rankbits.train.config import TrainConfig
-from rankbits.train.meter import print_line
 
 if TYPE_CHECKING:
     from rankbits.data.items import Items

@@ -116,7 +116,8 @@ class Examples:
             _check.refuse(f"rows must be (m,) whole numbers; got {rows.dtype} {rows.shape}.")
         rows = rows.astype(np.int64, copy=False)
         if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
-            _check.refuse(f"rows must lie in 0 to {len(self) - 1:,}; got {rows.max():,}.")
+            wrong = rows.min() if rows.min() < 0 else rows.max()
+            _check.refuse(f"rows must lie in 0 to {len(self) - 1:,}; got {wrong:,}.")
         return Examples(
             self.inputs[rows],
             self.labels[rows],

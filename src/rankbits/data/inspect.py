@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from tqdm import tqdm
 
 from rankbits import _check
+from rankbits._progress import show_progress
 from rankbits.data.examples import THREADS, Examples, hash_rows
 from rankbits.data.folders import read_leniently
 from rankbits.data.images import Unreadable, decode, measure
@@ -167,12 +167,12 @@ def _describe_inputs(examples: Examples) -> tuple[str, tuple[str, ...]]:
     with warnings.catch_warnings(), ThreadPoolExecutor(THREADS) as pool:
         warnings.simplefilter("ignore")
         measured = pool.map(_measure_image, paths)
-        results = list(tqdm(measured, "read", len(paths), unit=" files", disable=None))
+        results = list(show_progress(measured, "read", len(paths), "files"))
     unreadable = tuple(result for result in results if isinstance(result, str))
-    sizes = [result for result in results if not isinstance(result, str)]
-    if not sizes:
+    shapes = [result for result in results if not isinstance(result, str)]
+    if not shapes:
         _check.refuse(f"None of {len(paths):,} images can be read; the first: {unreadable[0]}")
-    widths, heights = np.array(sizes).T
+    widths, heights = np.array(shapes).T
     small, large = (widths.min(), heights.min()), (widths.max(), heights.max())
     shape = f"{small[0]:,} x {small[1]:,}"
     shape += "" if small == large else f" to {large[0]:,} x {large[1]:,}"

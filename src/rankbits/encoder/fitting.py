@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from rankbits import _check
+from rankbits._progress import print_line
 from rankbits.encoder.encoder import Encoder
 from rankbits.encoder.indexing import SHOWN
 from rankbits.encoder.texts import read_texts
 from rankbits.models.sentences import MINILM, SentenceModel, open_sentence_model
 from rankbits.quantizers import make_quantizer
 from rankbits.train.embed import Embedded
-from rankbits.train.meter import print_line
 from rankbits.train.processes import choose_device
 from rankbits.train.run import Inputs
 from rankbits.train.sentences import describe_cut

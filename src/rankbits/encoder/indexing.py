@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from rankbits import _check
+from rankbits._progress import Meter, print_line
 from rankbits.data.items import Items, read_items
 from rankbits.encoder.encoder import Encoder
 from rankbits.encoder.files import load_encoder
@@ -56,12 +55,12 @@ def make_index(
         encoder = load_encoder(encoder, device=device)
     source = _make_absolute(inputs) if isinstance(inputs, (str, os.PathLike)) else None
     items = read_inputs(encoder, inputs)
-    say = say or (lambda line: print(line, file=sys.stderr, flush=True))
+    say = say or print_line
     index = addresses.open_index(address, encoder.bits, **options)
     try:
         _remember(index, encoder, source)
         left_out = cut = 0
-        with tqdm(total=len(items), unit=" items", desc="index", disable=None) as bar:
+        with Meter("index", len(items), "items") as meter:
             for start in range(0, len(items), ROWS):
                 rows = np.arange(start, min(start + ROWS, len(items)))
                 part = items.subset(rows)
@@ -73,7 +72,7 @@ def make_index(
                     say(f"left out: {sentence}")
                 left_out += len(embedded.failed)
                 cut += embedded.cut
-                bar.update(len(rows))
+                meter.update(len(rows))
         if left_out:
             say(f"{left_out:,} of {len(items):,} inputs cannot be read and were left out.")
         if cut and isinstance(encoder.network, SentenceModel):

@@ -64,6 +64,8 @@ def evaluate_index(
         same = Path(queries).resolve() == Path(index.facts.get("inputs", "")).resolve()
         queries = database if same else read_inputs(encoder, queries)
     if labels is not None:
+        if same:
+            _check.refuse("The labels of the index's own items are known: leave labels out.")
         _check.same_length("labels", len(labels), "the queries", len(queries))
         names: tuple[str, ...] = ()
         labels = np.asarray(labels)

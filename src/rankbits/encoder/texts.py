@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rankbits import _check
-from rankbits._files import write_whole
+from rankbits._files import sync_files, sync_folder, write_whole
 from rankbits.data.arrays import FORMS
 from rankbits.data.items import Items, read_items
 from rankbits.data.tables import TABLES
@@ -19,6 +20,7 @@ from rankbits.data.texts import SUFFIXES, Texts, make_texts
 from rankbits.models.sentences import SentenceModel, open_sentence_model
 
 SENTENCES = "sentences.json"
+NETWORK = "network-"  # begins the name of a folder, inside the encoder's, of a trained model
 
 
 def take_texts(inputs: Any, columns: Sequence[str] = ()) -> Any:
@@ -56,6 +58,27 @@ def save_model_name(path: Path, model: SentenceModel, columns: Sequence[str]) ->
     facts = {"model": model.name, **model.settings(), "columns": list(columns)}
     text = (json.dumps(facts, indent=2) + "\n").encode()
     write_whole(path, lambda file: file.write(text))
+
+
+def save_model(folder: Path, model: SentenceModel) -> SentenceModel:
+    """Write a trained model into an encoder's folder -> the model under its name there. The name
+    has the digest of the weights: the model that the encoder uses so far stays as it is."""
+    named = SentenceModel(model.model, NETWORK + SentenceModel(model.model, "").digest)
+    unfinished = folder / f".{named.name}"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    model.model.save(str(unfinished), create_model_card=False)
+    sync_files(unfinished)
+    if not (folder / named.name).exists():
+        os.replace(unfinished, folder / named.name)
+        sync_folder(folder)
+    return named
+
+
+def remove_other_models(folder: Path, model: SentenceModel) -> None:
+    """Remove the trained models that an encoder's folder has, except the one that it now uses."""
+    for path in (*folder.glob(f"{NETWORK}*"), *folder.glob(f".{NETWORK}*")):
+        if path.name != model.name:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def load_model(path: Path, device: str) -> tuple[SentenceModel, tuple[str, ...]]:

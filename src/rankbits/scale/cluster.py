@@ -7,13 +7,12 @@ import os
 import re
 import subprocess
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from tqdm import tqdm
-
 from rankbits import _check
+from rankbits._progress import Meter
 from rankbits.indexes.engines.opening import first_line, import_package
 
 STARTS = 3  # times that Ray is started before its start counts as failed
@@ -92,9 +91,8 @@ def find_node(ray: Any, host: str) -> str:
 def run_parts(
     ray: Any,
     function: Callable,
-    parts: Iterable[tuple],
+    parts: Sequence[tuple],
     what: str,
-    total: int | None = None,
     host_of: Callable[[tuple], str | None] = lambda part: None,
 ) -> Iterator[Any]:
     """Run ``function(*part)`` for every part on the workers; yields results in the order of parts.
@@ -133,15 +131,15 @@ def run_parts(
                 raise
         _check.refuse(f"A part lost every worker that took it up: {what} gives up.")
 
-    with tqdm(total=total, unit=" parts", desc=what, disable=None) as bar:
+    with Meter(what, len(parts), "parts") as meter:
         for part in parts:
             out.append((part, send(part)))
             if len(out) >= window:
                 yield next_result()
-                bar.update()
+                meter.update(1)
         while out:
             yield next_result()
-            bar.update()
+            meter.update(1)
 
 
 def cut_spans(rows: int, size: int) -> list[slice]:

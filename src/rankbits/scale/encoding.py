@@ -52,9 +52,9 @@ def encode(
         jobs = [(value[s],) for s in cut_spans(len(value), rows)]
     with join_cluster(address) as ray:
         shared = ray.put(quantizer)
-        parts = ((shared, *job) for job in jobs)
+        parts = [(shared, *job) for job in jobs]
         function = _encode_file if files else _encode_rows
-        blocks = list(run_parts(ray, function, parts, "encode", len(jobs)))
+        blocks = list(run_parts(ray, function, parts, "encode"))
     width = (quantizer.bits_ + 7) // 8
     packed = np.concatenate(blocks) if blocks else np.zeros((0, width), np.uint8)
     return Codes(packed, quantizer.bits_, quantizer.fingerprint)

@@ -99,7 +99,7 @@ def _sum_rankings(
     most = int(self_grades.max(initial=1))
     slices = cut_spans(len(queries), max(64, COUNTS // ((queries.bits + 1) * (most + 1))))
     parts = [(queries[s], labels[s], shard, relevance) for s in slices for shard in shards]
-    counts = run_parts(ray, _count_shard, parts, "evaluate", len(parts))
+    counts = run_parts(ray, _count_shard, parts, "evaluate")
     for part in slices:
         total = Ranking(np.array(next(counts)))
         for _ in shards[1:]:

@@ -121,7 +121,7 @@ def search(
             pieces, function = [(_split_host(str(place)), job) for place in places], _search_index
         slices = cut_spans(len(queries), QUERIES) or [slice(0, 0)]
         parts = [(queries[s], fetched, radius, how, *piece) for s in slices for piece in pieces]
-        answers = run_parts(ray, function, parts, "search", len(parts), _find_host)
+        answers = run_parts(ray, function, parts, "search", _find_host)
         merged = [_merge_shards([next(answers) for _ in pieces], fetched) for _ in slices]
     results = merged[0] if len(merged) == 1 else _stack_slices(merged)
     if fetched == k:

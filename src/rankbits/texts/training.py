@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from rankbits import _check
+from rankbits._progress import print_line
 from rankbits.data.examples import Examples
 from rankbits.data.items import Items
 from rankbits.data.splits import make_draw, shuffle
@@ -23,7 +22,13 @@ from rankbits.encoder import Encoder
 from rankbits.encoder.files import load_encoder
 from rankbits.encoder.fitting import tell_left_out
 from rankbits.encoder.folder import QUANTIZER, make_folder, write_encoder
-from rankbits.encoder.texts import SENTENCES, read_texts, save_model_name
+from rankbits.encoder.texts import (
+    SENTENCES,
+    read_texts,
+    remove_other_models,
+    save_model,
+    save_model_name,
+)
 from rankbits.models.heads import HashHead
 from rankbits.models.sentences import MINILM, BitsNetwork, SentenceModel, open_sentence_model
 from rankbits.quantizers import Projection
@@ -31,13 +36,11 @@ from rankbits.texts.judged import JudgedLoss, PairBatches, number_judgements, sp
 from rankbits.texts.losses import Judgements, grade_pairs
 from rankbits.train import TrainConfig, Validation, train
 from rankbits.train.embed import DATABASE, QUERIES, Embedded
-from rankbits.train.meter import print_line
 from rankbits.train.processes import choose_device
 from rankbits.train.run import Inputs
 from rankbits.train.sentences import embed_texts
 from rankbits.train.source import hold_out
 
-NETWORK = "network"  # the folder, inside the encoder's, of a sentence model that was trained
 SAMPLED = 5000  # texts that the first bits are fitted to
 PRESETS: dict[str, dict[str, Any]] = {
     "frozen": {  # a layer of bits on the embeddings of a sentence model, which are computed once
@@ -140,10 +143,10 @@ def train_texts(
         return Encoder(reads, model, start, columns=tuple(columns), class_names=readable.names)
     folder = make_folder(config.out)
     if whole and better:
-        _save_network(model, folder / NETWORK)
-        model = SentenceModel(model.model, NETWORK)  # its digest is that of the new weights
+        model = save_model(folder, model)
     name_model = partial(save_model_name, model=model, columns=columns)
     write_encoder(folder, {SENTENCES: name_model, QUANTIZER: start.save}, reads, readable.names)
+    remove_other_models(folder, model)
     return load_encoder(folder, device=str(device))
 
 
@@ -280,12 +283,3 @@ def _stack(first: np.ndarray, second: np.ndarray) -> np.ndarray:
         for part in (first, second)
     ]
     return np.concatenate(parts)
-
-
-def _save_network(model: SentenceModel, folder: Path) -> None:
-    """Write a sentence model; it replaces the one in ``folder``, if any."""
-    unfinished = folder.with_name(f".{folder.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    model.model.save(str(unfinished), create_model_card=False)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.replace(unfinished, folder)

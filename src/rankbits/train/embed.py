@@ -11,11 +11,11 @@ import numpy as np
 import torch
 
 from rankbits import _check
+from rankbits._progress import Meter
 from rankbits.data.augment import View
 from rankbits.data.examples import Examples
 from rankbits.data.loading import Loader, batch_in_order
 from rankbits.evaluate import evaluate
-from rankbits.train.meter import Meter
 from rankbits.train.step import precision
 from rankbits.types import pack
 

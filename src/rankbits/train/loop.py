@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from rankbits import _check
+from rankbits._progress import Meter
 from rankbits.data.batches import Batches
 from rankbits.data.examples import Examples
 from rankbits.data.loading import Batch
@@ -21,7 +22,6 @@ from rankbits.train.embed import Validation, embed, make_loader
 from rankbits.train.graphs import GraphedNetwork
 from rankbits.train.log import Log
 from rankbits.train.memory import BatchLoss
-from rankbits.train.meter import Meter
 from rankbits.train.processes import Processes, Stop
 from rankbits.train.run import Keeper, Run
 from rankbits.train.step import (

@@ -16,10 +16,10 @@ import numpy as np
 
 from rankbits import _check
 from rankbits._files import data_root, write_whole
+from rankbits._progress import Meter
 from rankbits.data.texts import Texts
 from rankbits.models.sentences import SentenceModel
 from rankbits.train.embed import Embedded
-from rankbits.train.meter import Meter
 
 ROWS = 1024  # texts of a part
 STEP = 256  # texts between two updates of the progress bar

@@ -12,6 +12,7 @@ import torch
 
 from rankbits import _check
 from rankbits._files import data_root, lock_folder, sweep_unfinished
+from rankbits._progress import print_line
 from rankbits.data.batches import Batches
 from rankbits.data.examples import Examples
 from rankbits.data.protocol import Protocol
@@ -22,7 +23,6 @@ from rankbits.train.config import TrainConfig
 from rankbits.train.embed import Validation
 from rankbits.train.loop import Trainer
 from rankbits.train.memory import BatchLoss
-from rankbits.train.meter import print_line
 from rankbits.train.optimisers import get_alpha, set_alpha
 from rankbits.train.processes import Processes, choose_device
 from rankbits.train.run import RUN, Run, build_model, choose_inputs, read_facts

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from tqdm import tqdm
 
 BAR_AFTER = 2.0  # seconds: shorter work shows nothing
 LINE_AFTER = 20.0  # seconds between two lines
 
+Item = TypeVar("Item")
+
 
 def print_line(line: str) -> None:
+    """Print a line to standard error, at once."""
     print(line, file=sys.stderr, flush=True)
 
 
@@ -62,3 +66,11 @@ class Meter:
 
     def __exit__(self, *error: object) -> None:
         self.bar.close()
+
+
+def show_progress(items: Iterable[Item], what: str, total: int, unit: str) -> Iterator[Item]:
+    """Yield the items, and show how many of ``total`` have come."""
+    with Meter(what, total, unit) as meter:
+        for item in items:
+            yield item
+            meter.update(1)
