@@ -688,7 +688,7 @@ def test_the_commands_ask_by_bits_or_by_floats(tmp_path, monkeypatch, capsys):
     for words_, sentence in (
         (["search", "x.index", "codes.npz", "--ask", "floats"], "holds codes, not floats"),
         (["search", "x.index", "q.npy", "--ask", "float"], "did you mean 'floats'"),
-        (["search", "x.index", "q.npy", "--ask", "floats", "--radius", "2"], "asked by bits"),
+        (["search", "x.index", "q.npy", "--ask", "floats", "--radius", "2"], "needs --ask bits"),
         (["evaluate", "x.index", "q.npz", "--ask", "codes"], "one of 'bits', 'floats'"),
     ):
         assert main(words_) == 1
