@@ -42,17 +42,26 @@ def unit(rows: np.ndarray) -> np.ndarray:
     return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
 
 
+def _cut_in_half(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    order = np.random.default_rng(0).permutation(len(rows))
+    half = len(rows) // 2
+    return rows[np.sort(order[:half])], rows[np.sort(order[half:])]
+
+
 class Judge:
     """A set's truth: the nearest rows by floats, and the judgements."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self.name = name
+    def __init__(self, folder: Path, name: str, new: bool = False) -> None:
+        self.name = f"{name}, new items" if new else name
         self.database = np.load(folder / f"{name}_database.npy").astype(np.float32)
+        self.fitted = self.database
+        if new:
+            self.fitted, self.database = _cut_in_half(self.database)
         self.queries = np.load(folder / f"{name}_queries.npy").astype(np.float32)
         self.nearest = order(self.queries @ self.database.T)
         path = folder / f"{name}_qrels.npy"
         self.grades = None
-        if path.exists():
+        if path.exists() and not new:
             self.grades = np.zeros((len(self.queries), len(self.database)), np.int64)
             for query, row, grade in np.load(path):
                 self.grades[query, row] = grade
@@ -85,7 +94,7 @@ def by_questions(make: Callable[[int, int], Any]) -> Callable[[Judge, int, int],
 
 def _by_index(judge: Judge, quantizer: Any, ask: str) -> Ranked:
     begin = time.perf_counter()
-    quantizer.fit(judge.database)
+    quantizer.fit(judge.fitted)
     fitted = time.perf_counter()
     codes = quantizer.encode(judge.database)
     encoded = time.perf_counter()
@@ -100,7 +109,7 @@ def _encode_once(judge: Judge, kind: str, seed: int) -> tuple[Any, rb.Codes, flo
     nested = {"nested": (64, 128)} if kind == "Reconstruction" else {}
     quantizer = getattr(rb, kind)(256, seed=seed, **nested)
     begin = time.perf_counter()
-    quantizer.fit(judge.database)
+    quantizer.fit(judge.fitted)
     fitted = time.perf_counter()
     codes = quantizer.encode(judge.database)
     return quantizer, codes, fitted - begin, time.perf_counter() - fitted
@@ -142,8 +151,8 @@ def by_rabitqlib(judge: Judge, size: int, seed: int) -> Ranked | None:
 
     bits, dim = (1, (size - 16) * 8) if size < 64 else (2, (size - 24) * 4 // 64 * 64)
     begin = time.perf_counter()
-    mean = judge.database.mean(axis=0)
-    turn = np.linalg.svd(judge.database - mean, full_matrices=False)[2][:dim].T
+    mean = judge.fitted.mean(axis=0)
+    turn = np.linalg.svd(judge.fitted - mean, full_matrices=False)[2][:dim].T
     turn = turn @ np.linalg.qr(np.random.default_rng(seed).standard_normal((dim, dim)))[0]
     database, queries = (
         np.ascontiguousarray((rows - mean) @ turn, np.float32)
@@ -165,14 +174,15 @@ def train_faiss(judge: Judge, words: str, seed: int) -> tuple[Any, np.ndarray, f
 
     dim = judge.database.shape[1]
     turn = np.linalg.qr(np.random.default_rng(seed).standard_normal((dim, dim)))[0]
-    database, queries = (
-        np.ascontiguousarray(rows @ turn, np.float32) for rows in (judge.database, judge.queries)
+    fitting, database, queries = (
+        np.ascontiguousarray(rows @ turn, np.float32)
+        for rows in (judge.fitted, judge.database, judge.queries)
     )
     # principal components are centred, which inner products notice and Euclidean distances do not
     metric = faiss.METRIC_L2 if words.startswith("PCA") else faiss.METRIC_INNER_PRODUCT
     index = faiss.index_factory(dim, words, metric)
     begin = time.perf_counter()
-    index.train(database)
+    index.train(fitting)
     fitted = time.perf_counter()
     index.add(database)
     return index, queries, fitted - begin, time.perf_counter() - fitted
@@ -220,7 +230,7 @@ def _rabitq(size: int) -> str | None:
 
 
 METHODS: dict[str, Callable[[Judge, int, int], Ranked | None]] = {
-    "Reconstruction, groups of 4": by_questions(lambda b, s: rb.Reconstruction(b, seed=s)),
+    "Reconstruction, groups of 4": by_questions(lambda b, s: rb.Reconstruction(b, group=4, seed=s)),
     "Reconstruction, groups of 8": by_questions(lambda b, s: rb.Reconstruction(b, group=8, seed=s)),
     "Reconstruction, groups of 1": by_questions(lambda b, s: rb.Reconstruction(b, group=1, seed=s)),
     "Projection, float questions": by_questions(lambda b, s: rb.Projection(b, seed=s)),
@@ -261,6 +271,7 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3])
     parser.add_argument("--only", nargs="+", default=[], help="methods whose names hold a word")
+    parser.add_argument("--new", action="store_true", help="fit one half, judge by the other")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--save", action="store_true", help="write benchmarks/results as they come")
     asked = parser.parse_args()
@@ -269,7 +280,7 @@ def main() -> None:
     if asked.images:
         make_images(asked.folder)
     bench = Bench("quality_bits", threads=asked.threads, seed=asked.seeds[0])
-    judges = {name: Judge(asked.folder, name) for name in asked.sets}
+    judges = {name: Judge(asked.folder, name, asked.new) for name in asked.sets}
     for name, method, size, seed in cells(asked):
         try:
             ranked = METHODS[method](judges[name], size, seed)
@@ -280,8 +291,8 @@ def main() -> None:
             continue
         rows, fit, encode = ranked
         figures = judges[name].judge(rows)
-        facts = {"set": name, "method": method, "bytes": size, "seed": seed}
-        bench.note(f"{name}, {method}", **facts, **figures, fit_s=fit, encode_s=encode)
+        facts = {"set": judges[name].name, "method": method, "bytes": size, "seed": seed}
+        bench.note(f"{judges[name].name}, {method}", **facts, **figures, fit_s=fit, encode_s=encode)
         if asked.save:
             bench.add()
             bench.rows.clear()

@@ -381,7 +381,11 @@ def test_a_service_adds_texts(encoder, tmp_path):
         ({"ids": ["a"], "texts": "cat"}, 422, "texts must be a list; got 'cat'."),
         ({"ids": ["a", "b"], "texts": ["cat"]}, 422, "texts must have one row for each of 2 ids"),
         ({"ids": ["a"], "texts": ["cat"] * 3}, 413, "texts may have at most 2 entries; got 3."),
-        ({"ids": ["a"], "texts": ["cat"], "vectors": [[1]]}, 422, "Give one of codes, vectors or texts"),
+        (
+            {"ids": ["a"], "texts": ["cat"], "vectors": [[1]]},
+            422,
+            "Give one of codes, vectors or texts",
+        ),
     ):
         refused = add(**body)
         assert refused.status_code == status and refused.json()["error"].startswith(sentence)

@@ -19,6 +19,8 @@ from rankbits.types import Codes, Decoder, Questions
 
 RIDGE = 10.0  # imagined rows that hold the vectors of a group to their linear part (``atoms.py``)
 FEW_RIDGE = 100.0  # the same where there are fewer rows than vectors
+LONGEST = 128  # bits of a code up to which groups may have 8: they take ten times as long
+ENOUGH = 32  # rows for each bit from which on groups of 8 pay: as many rows as vectors
 ROUNDS = 16  # of choosing bits and solving for vectors in turn; the first third is linear
 TRIES = 4
 
@@ -28,9 +30,11 @@ class Reconstruction(NonLinear):
 
     Each ``group`` of bits (1, 2, 4 or 8) chooses one of 2**group vectors, and a code stands for the
     sum of its vectors. Vectors and choices are learned in turn, so that the sums come near the
-    rows, which are scaled to unit length (for cosine similarity). Larger groups lose less. Codes of
-    new rows lose more than those of the fitted rows, unless there are about ten fitted rows for
-    each of the bits / group * 2**group vectors.
+    rows, which are scaled to unit length (for cosine similarity). Larger groups lose less, but take
+    longer and need more rows: by default a group has 8 bits in codes of at most 128 bits that are
+    fitted to at least 32 rows for each bit, and else 4. Codes of new rows lose more than those of
+    the fitted rows, unless there are about ten of these for each of the bits / group * 2**group
+    vectors.
 
     Search with questions, ``index.search(quantizer.ask(queries), k)``: queries keep their floats
     and are compared with what the codes stand for (``decode``); an item still stores only its bits.
@@ -59,7 +63,7 @@ class Reconstruction(NonLinear):
         self,
         bits: int | None = None,
         *,
-        group: int = 4,
+        group: int | None = None,
         nested: tuple[int, ...] = (),
         rounds: int = ROUNDS,
         tries: int = TRIES,
@@ -73,15 +77,15 @@ class Reconstruction(NonLinear):
         self.seed = seed
 
     def _fit(self, embeddings: Any, labels: Any) -> None:
-        group = _check.whole("group", self.group, 1)
-        if group not in (1, 2, 4, 8):
-            _check.refuse(f"group must be 1, 2, 4 or 8 bits; got {group}.")
+        if self.group is not None and _check.whole("group", self.group, 1) not in (1, 2, 4, 8):
+            _check.refuse(f"group must be 1, 2, 4 or 8 bits; got {self.group}.")
         rounds, tries = _check.whole("rounds", self.rounds, 1), _check.whole("tries", self.tries, 0)
         value = rows.check_embeddings("embeddings", embeddings)
         bits = self._bits_for(value.shape[1])
         ends = (*_check_nested(self.nested, bits), bits)
         drawn, _ = rows.sample(value, MOST_ROWS, self.seed)
         unit = _scale_to_unit(drawn)
+        group = self.group or (8 if bits <= LONGEST and len(unit) >= ENOUGH * bits else 4)
         choices = atoms.choose_by_signs(project_signs(unit, ends, self.seed), group)
         step = 1 << (-bits % group)
         hold_back = FEW_RIDGE if len(unit) < choices.shape[1] << group else RIDGE
