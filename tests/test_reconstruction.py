@@ -78,6 +78,15 @@ def test_atoms_are_least_squares():
     np.testing.assert_allclose(held, linear, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("bits", "rows", "group"), [(8, 256, 8), (8, 255, 4), (13, 500, 8), (136, 4500, 4)]
+)
+def test_short_codes_with_rows_enough_have_groups_of_8(bits, rows, group):
+    x = np.random.default_rng(bits).normal(size=(rows, 12)).astype(np.float32)
+    quantizer = rb.Reconstruction(bits, rounds=1, tries=0).fit(x)
+    assert quantizer.atoms_.shape == (-(-bits // group), 1 << group, 12)
+
+
 @pytest.mark.parametrize(("bits", "group"), [(8, 4), (13, 4), (24, 1), (24, 8), (60, 4), (100, 2)])
 def test_codes_rebuild_rows_and_more_bits_rebuild_more(bits, group):
     quantizer = rb.Reconstruction(bits, group=group, rounds=6, tries=2).fit(X)
