@@ -31,7 +31,7 @@ DRAWN = {
 OPENING = """# What bytes keep
 
 A vector of 384 floats has 1,536 bytes. This page shows how many of its neighbours are still found
-with 8, 16, 32, 48 or 96 bytes, and by which quantizer.
+with 8 to 96 bytes, and by which quantizer.
 
 Recall is the share of a query's 10 nearest items, by cosine of the floats, that are among the first
 10 by codes. Only the code of an item is stored. Queries keep their floats unless the line says
@@ -56,6 +56,8 @@ results = index.search(quantizer.ask(queries), k=10)      # float queries, bits 
 A `Reconstruction` learns 16 vectors for every 4 bits, or 256 for every 8 bits in codes of at most
 16 bytes, if there are at least as many rows as vectors. From few rows it memorises these rows, so
 codes of new items are worse than those of the rows it was fitted to (tables of new items below).
+That is also why 16 bytes come near 32 here: 5,000 rows are enough for groups of 8 bits in 16 bytes,
+and are memorised by them.
 About ten rows for each vector are enough. `rankbits fit` shows what bytes keep of your own
 embeddings, measured on rows that were not fitted.
 """
