@@ -132,18 +132,24 @@ def find_rivals(rows: list[Row]) -> str:
     near = []
     sizes = sorted({row["bytes"] for row in rows})
     peers = [m for m in dict.fromkeys(row["method"] for row in rows) if not m.startswith(OWN)]
-    for name, title in (NAMES | NEW).items():
+    for (name, title), method in product((NAMES | NEW).items(), peers):
         ours = {size: select(rows, name, OURS, size, "recall_10") for size in sizes}
         room = 2 * max((statistics.stdev(v) for v in ours.values() if len(v) > 1), default=0.0)
-        for size, method in product((size for size in sizes if ours[size]), peers):
-            theirs = select(rows, name, method, size, "recall_10")
-            if theirs and statistics.mean(theirs) > statistics.mean(ours[size]) - room:
-                near.append(f"{method} ({re.split('[,:]', title)[0]}, {size} bytes)")
-    said = ", ".join(near) or "none"
+        theirs = {size: select(rows, name, method, size, "recall_10") for size in sizes}
+        ahead = [
+            str(size)
+            for size in sizes
+            if ours[size] and theirs[size]
+            if statistics.mean(theirs[size]) > statistics.mean(ours[size]) - room
+        ]
+        if ahead:
+            near.append(f"{method} ({re.split('[,:]', title)[0]}, {', '.join(ahead)} bytes)")
     return (
-        f"Peers that are ahead of ours, or less than two deviations behind: {said}. A residual "
-        "quantizer has 256 vectors for every byte, and memorises the rows of a small set; of new "
-        "items it keeps as much as ours.\n"
+        "Peers that are ahead of ours, or less than two deviations behind: "
+        f"{'; '.join(near) or 'none'}. A residual quantizer has 256 vectors for every byte, and "
+        "memorises the rows of a small set: at 32 bytes its vectors take 12.6 MB, where the floats "
+        "of SciFact take 8.0 MB. Of new items it keeps as much as ours at 8 bytes, and less at 16 "
+        "and 32.\n"
     )
 
 

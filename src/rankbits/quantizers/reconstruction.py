@@ -34,7 +34,7 @@ class Reconstruction(NonLinear):
     longer and need more rows: by default a group has 8 bits in codes of at most 128 bits that are
     fitted to at least 32 rows for each bit, and else 4. Codes of new rows lose more than those of
     the fitted rows, unless there are about ten of these for each of the bits / group * 2**group
-    vectors.
+    vectors, which the quantizer keeps as floats.
 
     Search with questions, ``index.search(quantizer.ask(queries), k)``: queries keep their floats
     and are compared with what the codes stand for (``decode``); an item still stores only its bits.
