@@ -27,6 +27,8 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
 collect_ignore_glob = [] if find_spec("triton") else ["src/rankbits/kernels/cuda/*"]
 if not find_spec("sentence_transformers"):
     collect_ignore_glob.append("src/rankbits/texts/evaluators.py")
+if os.environ.get("TRITON_INTERPRET") != "1":
+    collect_ignore_glob.append("tests/interpreted/*")  # tests/test_triton.py runs it
 
 TOGETHER = (
     "tests/test_engine_faults.py",  # one PostgreSQL
@@ -42,6 +44,7 @@ TOGETHER = (
     "tests/test_serve_abuse.py",  # one server
     "tests/test_text",  # one import of sentence-transformers
     "tests/test_train.py::test_two_processes",  # one pair of them
+    "tests/test_triton.py",  # one run of the interpreter
 )
 
 

@@ -293,6 +293,43 @@ def test_relaxed_ndcg_near_the_singularity_of_eq_12(before, items):
         assert -0.8 < float(slope) <= 1e-6  # 1/log2(1 + t) falls by at most .73, past the first
 
 
+@pytest.mark.parametrize("before", [0.0, 1e-9, 1e-3, 0.36, 0.5, 1 - 1e-6, 1.0, 1 + 1e-6, 3.5])
+@pytest.mark.parametrize("items", [1e-9, 9e-5, 1.1e-4, 0.4, 1.0, 7.0])
+def test_relaxed_ap_near_the_singularity_of_eq_11(before, items):
+    """Eq. 11 integrates 1/t, infinite at t = 0, where no place weighs more than 1."""
+    from scipy.integrate import quad
+
+    from rankbits.kernels.reference import continuation
+
+    a, c = (torch.tensor([v], dtype=torch.float64, requires_grad=True) for v in (before, items))
+    value = continuation.integral_reciprocal(a, c)
+    end = before + items
+    below = max(0.0, min(1.0, end) - before)
+    past, _ = quad(lambda t: 1 / t, max(1.0, before), max(1.0, end))
+    assert float(value.detach()) == pytest.approx((below + past) / items, rel=1e-6)
+    for slope in torch.autograd.grad(value, (a, c)):
+        assert -1.001 < float(slope) <= 1e-6  # an item more in front never raises the weight
+
+
+@pytest.mark.parametrize("form", ["relaxed", "exact"])
+def test_a_perfect_ranking_has_an_ap_of_one_whatever_its_soft_counts(form):
+    draw = torch.Generator().manual_seed(0)
+    near = torch.tensor([1e-6, 0.3, 0.95, 1.0, 1.05, 1.4, 2.0, 6.0], dtype=torch.float64)
+    counts = near[torch.randint(0, 8, (200, 6), generator=draw)]
+    relevant = counts.clone()
+    relevant[:, 4:] = 0  # all irrelevant items come last
+    torch.testing.assert_close(terms(form, relevant, counts), relevant.sum(dim=1))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_irrelevant_item_in_the_first_bin_never_raises_ap(form):
+    for size in torch.linspace(0.01, 3, 60, dtype=torch.float64):
+        every = torch.tensor([[float(size), 2.0]], dtype=torch.float64, requires_grad=True)
+        half = torch.cat([every[:, :1].detach() / 2, torch.ones(1, 1, dtype=torch.float64)], dim=1)
+        (slope,) = torch.autograd.grad(terms(form, half, every).sum(), every)
+        assert float(slope[0, 0]) <= 1e-9
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", ["ap", "ndcg"])
 def test_backends_agree_where_bins_are_empty_or_next_to_it(form, name, monkeypatch):
@@ -377,7 +414,7 @@ def test_whole_places_have_their_true_discount():
         assert float(continuation.mean_reciprocal(a, c)) == pytest.approx(wanted, abs=1e-12)
     first = torch.tensor([0.0], dtype=torch.float64), torch.tensor([1.0], dtype=torch.float64)
     assert float(continuation.integral_discount(*first)) == pytest.approx(1, abs=1e-12)
-    assert float(continuation.log_ratio(*first)) == pytest.approx(1, abs=1e-12)
+    assert float(continuation.integral_reciprocal(*first)) == pytest.approx(1, abs=1e-12)
 
 
 def test_fastap_is_that_of_pytorch_metric_learning():

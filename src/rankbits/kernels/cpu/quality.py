@@ -19,8 +19,7 @@ FASTAP, AP_SIMPLE, AP_RELAXED, AP_EXACT, NDCG_SIMPLE, NDCG_RELAXED, NDCG_EXACT, 
 assert FORMULAS[MIHASH] == "mihash"
 LN2, EULER, LI2 = continuation.LN2, continuation.EULER, continuation.LI2
 LI_TERMS = np.array(continuation.LI_TERMS)
-LEAST = math.exp(-1)  # Eq. 11: smaller counts become this one, so that the first place weighs 1
-WIDTH = 0.1  # Eq. 11: within this distance of the pole at c = 1 a line replaces it
+WIDTH = 0.5  # Eq. 11: within this distance of the pole at c = 1 a line replaces it
 TINY = 1e-4  # in a bin with fewer items the mean is the value in the middle
 
 
@@ -92,26 +91,44 @@ def _exact_ap(g, c, p, a):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
+def _integral_reciprocal(a, c):
+    """The mean of min(1, 1/t) over (a, a + c), and its derivatives by a and c."""
+    end = a + c
+    if end <= 1:
+        return 1.0, 0.0, 0.0
+    if a < 1:
+        if c < TINY:  # the value in the middle, as the reference has it
+            middle = max(1.0, a + c / 2)
+            bend = -1 / (middle * middle) if middle > 1 else 0.0
+            return 1 / middle, bend, bend / 2
+        mean = (1 - a + math.log(end)) / c
+        return mean, (1 / end - 1) / c, (1 / end - mean) / c
+    r = c / a
+    if r < 1e-3:  # ln(1 + r) / c and its slope by their series
+        mean = (1 - r * (0.5 - r * (1 / 3 - r * (0.25 - r * (0.2 - r / 6))))) / a
+        mean_c = (-0.5 + r * (2 / 3 - r * (0.75 - r * (0.8 - r * (5 / 6))))) / (a * a)
+    else:
+        mean = math.log1p(r) / c
+        mean_c = (1 / end - mean) / c
+    return mean, -1 / (a * end), mean_c
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
 def _relaxed_ap(g, c, p, a):
-    """Eq. 11: g s + (g / c) (p + 1 - s (a + 1)) L, s = (g - 1) / (c - 1), L = ln((a + c) / a)."""
+    """Eq. 11: g (s + (p + 1 - s (a + 1)) R), s = (g - 1) / (c - 1), R the mean of 1/t."""
     d = c - 1
     if abs(d) < WIDTH:
         pole, pole_c = d / (WIDTH * WIDTH), 1 / (WIDTH * WIDTH)
     else:
         pole, pole_c = 1 / d, -1 / (d * d)
-    slope = (g - 1) * pole
-    if c == 0:
-        return g * slope, slope + g * pole, g * (g - 1) * pole_c, 0.0, 0.0
-    log = math.log(max(a + c, LEAST)) - math.log(max(a, LEAST))
-    log_c = 1 / (a + c) if a + c >= LEAST else 0.0
-    log_a = log_c - (1 / a if a >= LEAST else 0.0)
-    ratio = g / c
-    inner = p + 1 - slope * (a + 1)
-    value = g * slope + ratio * inner * log
-    by_g = slope + g * pole + inner * log / c - ratio * pole * (a + 1) * log
-    by_c = g * (g - 1) * pole_c - ratio * (g - 1) * pole_c * (a + 1) * log
-    by_c += ratio * inner * (log_c - log / c)
-    return value, by_g, by_c, ratio * log, ratio * (inner * log_a - slope * log)
+    share = 1 - (c - g) * pole
+    share_c = -pole - (c - g) * pole_c
+    mean, mean_a, mean_c = _integral_reciprocal(a, c)
+    inner = p + 1 - share * (a + 1)
+    each = share + inner * mean
+    left = 1 - (a + 1) * mean
+    by_c = g * (share_c * left + inner * mean_c)
+    return g * each, each + g * pole * left, by_c, g * mean, g * (inner * mean_a - share * mean)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

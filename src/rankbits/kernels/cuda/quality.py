@@ -11,13 +11,13 @@ import torch
 import triton
 import triton.language as tl
 
+from rankbits.kernels.cuda.terms import exact_ap, relaxed_ap
 from rankbits.kernels.reference import continuation
 
 LI_TERMS = len(continuation.LI_TERMS)
 LN2 = tl.constexpr(continuation.LN2)
 EULER = tl.constexpr(continuation.EULER)
 LI2 = tl.constexpr(continuation.LI2)
-LEAST = tl.constexpr(0.36787944117144233)  # 1 / e, see ``continuation.log_ratio``
 TERMS = tl.constexpr(LI_TERMS)
 
 
@@ -32,98 +32,6 @@ def _make_table(size: int, device: torch.device) -> torch.Tensor:
     terms = torch.tensor(continuation.LI_TERMS, dtype=torch.float64)
     sums = continuation.cumulative_discount(size, torch.device("cpu"))
     return torch.cat([terms, sums]).to(device)
-
-
-@triton.jit
-def _expand_tail(z):
-    # constants are written in the formulas: Triton rounds a constant with a name to float32
-    u = 1 / (z * z)
-    value = 31.0 / 8064 + u * (-127.0 / 30720 + u * (511.0 / 67584))
-    value = u * (1.0 / 24 + u * (-7.0 / 960 + u * value))
-    first = 31.0 / 1344 + u * (-127.0 / 3840 + u * (2555.0 / 33792))
-    first = u * (1.0 / 12 + u * (-7.0 / 240 + u * first))
-    second = 31.0 / 192 + u * (-381.0 / 1280 + u * (2555.0 / 3072))
-    second = u * (1.0 / 4 + u * (-7.0 / 48 + u * second))
-    return value, -first / z, second * u
-
-
-@triton.jit
-def _log_mean(z, c):
-    """ln(1 + c / z) / c, by its series where c / z is small."""
-    r = c / z
-    near = tl.abs(r) < 1e-3
-    series = 1 - r * (0.5 - r * (1.0 / 3 - r * (0.25 - r * (0.2 - r * (1.0 / 6)))))
-    return tl.where(near, series / z, tl.log(1 + tl.where(near, 1.0, r)) / tl.where(near, 1.0, c))
-
-
-@triton.jit
-def _mean_reciprocal(a, c):
-    c = tl.where(tl.abs(c) < 1e-12, 1e-12, c)
-    value = tl.zeros_like(a)
-    at_a = tl.zeros_like(a)
-    at_c = tl.zeros_like(a)
-    for i in range(8):
-        p = 1 / (a + (1 + i))
-        q = 1 / (a + c + (1 + i))
-        value += p * q
-        at_c -= p * q * q
-        at_a -= p * q * (p + q)
-    z = a + 8.5
-    end = z + c
-    low, low1, low2 = _expand_tail(z)
-    high, high1, _ = _expand_tail(end)
-    small = tl.abs(c) < 1e-4
-    far = _log_mean(z, c) + tl.where(small, low1 + c / 2 * low2, (high - low) / c)
-    flat = low2 / 2 - 1 / (2 * z * z) + 2 * c / (3 * z * z * z)
-    at_c += tl.where(small, flat, (1 / end + high1 - far) / c)
-    at_a += tl.where(small, low2, (high1 - low1) / c) - 1 / (z * end)
-    return value + far, at_a, at_c
-
-
-@triton.jit
-def _exact_ap(g, c, p, a):
-    many = c >= 0.5
-    few = c < 0.5
-    # where c is past a half everything follows from R(a + 1, c - 1), which has no pole
-    r, r_a, r_c = _mean_reciprocal(tl.where(few, a, a + 1), tl.where(few, c, c - 1))
-    first = 1 / (a + 1)
-    whole = tl.where(many, c, 1.0)
-    mean = tl.where(many, (first + (c - 1) * r) / whole, r)
-    mean_a = tl.where(many, ((c - 1) * r_a - first * first) / whole, r_a)
-    mean_c = tl.where(many, (r + (c - 1) * r_c - mean) / whole, r_c)
-    below = tl.where(many, c, c - 1)
-    tilt = (1 - (a + 1) * r) / below
-    tilt_a = -(r + (a + 1) * r_a) / below
-    tilt_c = (-(a + 1) * r_c - tilt) / below
-    value = g * ((g - 1) * tilt + (p + 1) * mean)
-    by_g = (2 * g - 1) * tilt + (p + 1) * mean
-    by_c = g * ((g - 1) * tilt_c + (p + 1) * mean_c)
-    by_a = g * ((g - 1) * tilt_a + (p + 1) * mean_a)
-    return value, by_g, by_c, g * mean, by_a
-
-
-@triton.jit
-def _relaxed_ap(g, c, p, a):
-    d = c - 1
-    inside = tl.abs(d) < 0.1
-    far = tl.where(inside, 1.0, d)
-    pole = tl.where(inside, d * 100, 1 / far)
-    pole_c = tl.where(inside, 100.0, -1 / (far * far))
-    slope = (g - 1) * pole
-    empty = c == 0
-    most = tl.where(a + c < LEAST, LEAST, a + c)
-    least = tl.where(a < LEAST, LEAST, a)
-    log = tl.log(most) - tl.log(least)
-    log_c = tl.where(a + c < LEAST, 0.0, 1 / most)
-    log_a = log_c - tl.where(a < LEAST, 0.0, 1 / least)
-    share = tl.where(empty, 0.0, 1 / tl.where(empty, 1.0, c))
-    ratio = g * share
-    inner = p + 1 - slope * (a + 1)
-    value = g * slope + ratio * inner * log
-    by_g = slope + g * pole + inner * log * share - ratio * pole * (a + 1) * log
-    by_c = g * (g - 1) * pole_c - ratio * (g - 1) * pole_c * (a + 1) * log
-    by_c += ratio * inner * (log_c - log * share)
-    return value, by_g, by_c, ratio * log, ratio * (inner * log_a - slope * log)
 
 
 @triton.jit
@@ -210,9 +118,9 @@ def _judge_rows(others, gained, every, n0, n1, table, places, FORMULA: tl.conste
             by_p = 2 * gained / end
             by_a = 2 * by_c
         elif FORMULA == "ap-relaxed":
-            value, by_g, by_c, by_p, by_a = _relaxed_ap(gained, every, p, a)
+            value, by_g, by_c, by_p, by_a = relaxed_ap(gained, every, p, a)
         elif FORMULA == "ap-exact":
-            value, by_g, by_c, by_p, by_a = _exact_ap(gained, every, p, a)
+            value, by_g, by_c, by_p, by_a = exact_ap(gained, every, p, a)
         else:
             if FORMULA == "ndcg-simple":
                 middle = a + every / 2 + 1.5

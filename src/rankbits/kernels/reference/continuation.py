@@ -85,21 +85,33 @@ def tilt(a: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
     return torch.where(many, above, below)
 
 
-def log_ratio(a: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
-    """ln((a + c) / a), Eq. 11's stand-in for the sum of 1/t.
+def integral_reciprocal(a: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+    """The mean of 1/t over (a, a + c), Eq. 11: ln((a + c) / a) / c.
 
-    It is infinite at a = 0, in the first bin that holds anything. Guard: counts below 1/e become
-    1/e, which gives the first place its true weight, 1.
+    It is infinite at a = 0, in the first bin that holds anything. Guard: no place weighs more than
+    the first, so 1/t is 1 for t below 1. Everything past the first place is Eq. 11.
     """
-    least = math.exp(-1)
-    return torch.log((a + c).clamp(min=least)) - torch.log(a.clamp(min=least))
+    return _mean_between(_capped_log, _capped_reciprocal, a, a + c, c)
 
 
-def reciprocal_of_less_one(c: torch.Tensor, width: float = 0.1) -> torch.Tensor:
-    """1 / (c - 1), the pole of Eq. 11. Guard: the line (c - 1)/width^2 within ``width`` of it."""
+def _capped_log(x: torch.Tensor) -> torch.Tensor:
+    """The integral of the capped reciprocal from 0 to x: x up to the first place, then by ln."""
+    return torch.where(x < 1, x, 1 + torch.log(x.clamp(min=1)))
+
+
+def _capped_reciprocal(x: torch.Tensor) -> torch.Tensor:
+    return 1 / x.clamp(min=1)
+
+
+def share_of_others(g: torch.Tensor, c: torch.Tensor, width: float = 0.5) -> torch.Tensor:
+    """(g - 1) / (c - 1) of Eq. 11: the share that is relevant of the other items in a tie.
+
+    It is 1 - (c - g) / (c - 1), so a tie without irrelevant items has no pole at c = 1. Guard for
+    the others: within ``width`` of the pole, 1 / (c - 1) is the line (c - 1) / width^2.
+    """
     d = c - 1
     inside = d.abs() < width
-    return torch.where(inside, d / width**2, 1 / torch.where(inside, 1.0, d))
+    return 1 - (c - g) * torch.where(inside, d / width**2, 1 / torch.where(inside, 1.0, d))
 
 
 def midpoint_discount(a: torch.Tensor, c: torch.Tensor) -> torch.Tensor:

@@ -69,7 +69,7 @@ def spread(
     """Replace products by derivatives: slopes[i, g, floor(t)] + both[(g, floor(t)), j], times
     ``share``; 0 for skipped pairs. ``loss`` and ``share`` are what ``average`` returned."""
     bins, grades = setting.bins, pairs.grades()
-    low = _find_places(products, setting).floor().clamp(max=bins - 1).long()
+    low = _find_places(products, setting).nan_to_num().floor().clamp(max=bins - 1).long()
     counted = grades < setting.levels
     cell = torch.where(counted, grades, 0).long() * bins + low
     total = losses.slopes.flatten(1).gather(1, cell)

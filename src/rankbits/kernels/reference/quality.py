@@ -55,11 +55,9 @@ def ap_terms(positive: torch.Tensor, every: torch.Tensor, formula: str) -> torch
     if formula == "ap-exact":
         slope = (positive - 1) * to.tilt(a, every)
         return positive * (slope + (p + 1) * to.mean_reciprocal(a, every))
-    log = to.log_ratio(a, every)
-    slope = (positive - 1) * to.reciprocal_of_less_one(every)
-    empty = every == 0
-    ratio = torch.where(empty, 0, positive) / torch.where(empty, 1, every)
-    return positive * slope + ratio * (p + 1 - slope * (a + 1)) * log
+    share = to.share_of_others(positive, every)
+    mean = to.integral_reciprocal(a, every)
+    return positive * (share + (p + 1 - share * (a + 1)) * mean)
 
 
 def _measure_ndcg(
