@@ -156,11 +156,12 @@ def grid(
     figure: str = "value",
     paper: bool = True,
 ) -> str:
-    """A table of methods by code lengths; a method without rows is left out."""
-    cells = [
-        [said, *(evidence.cell(place.at(b), figure, paper) for b in bits)] for said, place in lines
-    ]
-    return table(["", *(f"{b} bits" for b in bits)], [c for c in cells if any(c[1:])])
+    """A table of methods by code lengths; methods and lengths without rows are left out."""
+    names = [said for said, _ in lines]
+    columns = {b: [evidence.cell(p.at(b), figure, paper) for _, p in lines] for b in bits}
+    columns = {b: cells for b, cells in columns.items() if any(cells)}
+    rows = (list(row) for row in zip(names, *columns.values(), strict=True))
+    return table(["", *(f"{b} bits" for b in columns)], (row for row in rows if any(row[1:])))
 
 
 def origins(rows: Sequence[Row]) -> str:

@@ -20,6 +20,7 @@ from generated import (  # noqa: E402
     claims_best,
     claims_fastap,
     claims_h2q,
+    claims_made_sets,
     claims_new_sets,
     claims_talr,
 )
@@ -45,7 +46,7 @@ PICTURES = HERE.parent / "pictures"
 RECIPES = HERE.parents[1] / "reproduce"
 CLAIMS = (
     *claims_talr.CLAIMS, *claims_fastap.CLAIMS, *claims_h2q.CLAIMS, *claims_best.CLAIMS,
-    *claims_new_sets.CLAIMS,
+    *claims_new_sets.CLAIMS, *claims_made_sets.CLAIMS,
 )  # fmt: skip
 PAPERS = {
     "TALR": "TALR: Hashing as tie-aware learning to rank",
