@@ -18,6 +18,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from generated import (  # noqa: E402
     claims_best,
+    claims_budgets,
     claims_fastap,
     claims_h2q,
     claims_made_sets,
@@ -45,8 +46,8 @@ SHORT = 210  # letters of a sentence that fit into a table
 PICTURES = HERE.parent / "pictures"
 RECIPES = HERE.parents[1] / "reproduce"
 CLAIMS = (
-    *claims_talr.CLAIMS, *claims_fastap.CLAIMS, *claims_h2q.CLAIMS, *claims_best.CLAIMS,
-    *claims_new_sets.CLAIMS, *claims_made_sets.CLAIMS,
+    *claims_talr.CLAIMS, *claims_budgets.CLAIMS, *claims_fastap.CLAIMS, *claims_h2q.CLAIMS,
+    *claims_best.CLAIMS, *claims_new_sets.CLAIMS, *claims_made_sets.CLAIMS,
 )  # fmt: skip
 PAPERS = {
     "TALR": "TALR: Hashing as tie-aware learning to rank",
