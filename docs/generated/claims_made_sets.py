@@ -54,7 +54,9 @@ def tell_errors(evidence: Evidence) -> str:
 
 def judge_bins(evidence: Evidence) -> Finding:
     """Whether bins narrower than the margin leave nothing to learn, and wider ones do."""
-    lines, held, vanished, learns = [], [], [], []
+    lines, held = [], []
+    vanished: list[str] = []
+    learns: list[str] = []
     for vary, key in evidence.varied(MARGIN):
         (row,) = evidence.at(Place(MARGIN, None, None, key)).values()
         bins, figures = vary["options.bins"], row["figures"]

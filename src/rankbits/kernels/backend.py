@@ -7,8 +7,9 @@ import importlib
 import importlib.util
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -64,7 +65,10 @@ def count_threads() -> int:
 def run_tasks(function: Callable[[Task], Any], tasks: Sequence[Task]) -> list[Any]:
     """Call ``function`` on each task, on all threads that the user allows; kernels free the GIL.
 
-    Numba's parallel loops would not do: two threads may not enter them at once, as a service does.
+    The caller's thread works too, and each of the others is asked once, not once for each task: to
+    wake a thread takes as long as a small task. After an exception no further task is begun, and it
+    is raised when those that run have ended. Numba's parallel loops would not do: two threads may
+    not enter them at once, as a service does.
     """
     count = min(count_threads(), len(tasks))
     if count <= 1:
@@ -72,8 +76,31 @@ def run_tasks(function: Callable[[Task], Any], tasks: Sequence[Task]) -> list[An
     with _lock:
         pool = _pools.get(count)
         if pool is None:
-            pool = _pools[count] = ThreadPoolExecutor(count, thread_name_prefix="rankbits")
-    return list(pool.map(function, tasks))
+            pool = _pools[count] = ThreadPoolExecutor(count - 1, thread_name_prefix="rankbits")
+    results: list[Any] = [None] * len(tasks)
+    waiting = deque(range(len(tasks)))
+
+    def work() -> None:
+        while waiting:
+            try:
+                place = waiting.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            try:
+                results[place] = function(tasks[place])
+            except BaseException:
+                waiting.clear()
+                raise
+
+    helpers = [pool.submit(work) for _ in range(count - 1)]
+    try:
+        work()
+    finally:
+        running = [helper for helper in helpers if not helper.cancel()]
+        wait(running)
+    for helper in running:
+        helper.result()
+    return results
 
 
 if hasattr(os, "register_at_fork"):

@@ -170,9 +170,9 @@ def make_read_only(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     return views
 
 
-def cut_tiles(count: int, most: int = 64) -> list[slice]:
+def cut_tiles(count: int, most: int = 64, least: int = 1) -> list[slice]:
     """Cut queries into slices: enough to keep all threads busy, large enough to reuse the cache."""
-    size = max(1, min(most, -(-count // (4 * count_threads()))))
+    size = max(least, min(most, -(-count // (4 * count_threads()))))
     return [slice(s, min(s + size, count)) for s in range(0, count, size)]
 
 

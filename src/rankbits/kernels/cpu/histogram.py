@@ -27,6 +27,8 @@ from rankbits.kernels.histogram import FORMULAS, Pairs, QueryLosses, Setting
 from rankbits.kernels.reference import continuation
 from rankbits.kernels.reference.histogram import average, count_planes
 
+LEAST_PAIRS = 1 << 13  # in a slice: to hand over fewer takes longer than to judge them
+
 __all__ = ["average", "count_planes", "judge", "spread", "turn"]
 
 
@@ -200,6 +202,10 @@ def _sum_discounts(size: int) -> np.ndarray:
     return continuation.cumulative_discount(size, torch.device("cpu")).numpy()
 
 
+def _cut_rows(rows: int, columns: int) -> list[slice]:
+    return cut_tiles(rows, most=rows, least=max(1, LEAST_PAIRS // max(1, columns)))
+
+
 def judge(products: torch.Tensor, pairs: Pairs, setting: Setting, losses: QueryLosses) -> None:
     units = _find_units(products, setting)
     (left, right, own), grades = _list_pairs(pairs, len(products))
@@ -216,7 +222,7 @@ def judge(products: torch.Tensor, pairs: Pairs, setting: Setting, losses: QueryL
             table, setting.unit, values[:, rows], slopes[rows],
         )  # fmt: skip
 
-    run_tasks(work, cut_tiles(len(p), len(p)))
+    run_tasks(work, _cut_rows(*p.shape))
 
 
 def turn(slopes: torch.Tensor) -> torch.Tensor:
@@ -245,4 +251,4 @@ def spread(
             other, both is not None, weight,
         )  # fmt: skip
 
-    run_tasks(work, cut_tiles(len(p), len(p)))
+    run_tasks(work, _cut_rows(*p.shape))
