@@ -31,8 +31,9 @@ def refuse(sentence: str) -> NoReturn:
     raise Refusal(sentence)
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of a refusal: ``" (did you mean 'x'?)"``, or "" where no known word is like it."""
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Suggest a known word at the end of a refusal: ``" (did you mean 'x'?)"``; "" where no known
+    word is like it."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f" (did you mean '{close[0]}'?)" if close else ""
 
@@ -40,7 +41,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
     if not isinstance(value, str) or value not in allowed:
         names = ", ".join(f"'{a}'" for a in allowed)
-        refuse(f"{name} must be one of {names}; got {value!r}{nearest(str(value), allowed)}.")
+        refuse(f"{name} must be one of {names}; got {value!r}{suggest(str(value), allowed)}.")
     return value
 
 

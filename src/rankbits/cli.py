@@ -143,7 +143,7 @@ def _read_values(command: Any, flags: dict[str, Any], config: str | None) -> dic
         for key, value in table.items():
             name = key.replace("-", "_")
             if name not in fields:
-                refuse(f"{config} has an unknown key '{key}'{_check.nearest(name, fields)}.")
+                refuse(f"{config} has an unknown key '{key}'{_check.suggest(name, fields)}.")
             values[name] = value
     values |= flags
     return {name: _parse(name.replace("_", "-"), kinds[name], v) for name, v in values.items()}
@@ -154,7 +154,7 @@ def _refuse_unknown(extra: Sequence[str], command: Any) -> None:
     for word in extra:
         if word.startswith("-"):
             flag = word.split("=")[0]
-            refuse(f"{command.name} has no flag {flag}{_check.nearest(flag, flags)}.")
+            refuse(f"{command.name} has no flag {flag}{_check.suggest(flag, flags)}.")
     if extra:
         refuse(f"{command.name} does not take '{extra[0]}'.")
 
@@ -214,7 +214,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     by_name = {command.name: command for command in COMMANDS}
     try:
         if words and not words[0].startswith("-") and words[0] not in by_name:
-            refuse(f"There is no command '{words[0]}'{_check.nearest(words[0], by_name)}.")
+            refuse(f"There is no command '{words[0]}'{_check.suggest(words[0], by_name)}.")
         parser = _make_parser()
         space, extra = parser.parse_known_args(words)
         flags = vars(space)

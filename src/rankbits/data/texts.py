@@ -150,7 +150,7 @@ def _find_text_column(source: Path, columns: Columns) -> str:
 def _find_named_column(source: Path, columns: Columns, wanted: str) -> str:
     by_lower = {name.strip().lower(): name for name in columns}
     if wanted.strip().lower() not in by_lower:
-        near = _check.nearest(wanted, columns)
+        near = _check.suggest(wanted, columns)
         names = ", ".join(columns) or "nothing"
         _check.refuse(f"{source} has no column '{wanted}'{near}; it has {names}.")
     return by_lower[wanted.strip().lower()]

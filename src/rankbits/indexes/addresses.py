@@ -32,7 +32,7 @@ def open_index(address: str | os.PathLike[str], bits: int | None = None, **optio
         listed = ", ".join(f"{s}:" for s in SCHEMES)
         _check.refuse(
             f"address must be a path or begin with one of {listed}; got {text!r}"
-            f"{_check.nearest(name, SCHEMES)}."
+            f"{_check.suggest(name, SCHEMES)}."
         )
     rest = text[scheme.end() :]
     if not rest:
@@ -76,7 +76,7 @@ def _construct(kind: type, place: str, bits: int | None, options: dict[str, Any]
     for name in options:
         if name not in allowed:
             _check.refuse(
-                f"{kind.__name__} has no option '{name}'{_check.nearest(name, allowed)}; "
+                f"{kind.__name__} has no option '{name}'{_check.suggest(name, allowed)}; "
                 f"it has {', '.join(allowed)}."
             )
     return kind(place, bits, **options)

@@ -69,7 +69,7 @@ def to_faiss(source: HammingIndex | Codes, kind: str = "flat", **options: int) -
     allowed = {"flat": (), "ivf": ("nlist", "nprobe"), "hnsw": ("m", "ef")}[kind]
     for name, value in options.items():
         if name not in allowed:
-            near = _check.nearest(name, allowed)
+            near = _check.suggest(name, allowed)
             _check.refuse(f"A faiss index of kind '{kind}' has no option '{name}'{near}.")
         _check.whole(name, value, 1)
     ids, codes = _read_all(source)

@@ -68,7 +68,7 @@ def _build(name: str, kind: Callable[..., Any], options: dict[str, Any]) -> Any:
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     for option in options:
         if option not in parameters and not takes_any:
-            nearest = _check.nearest(option, parameters)
+            nearest = _check.suggest(option, parameters)
             _check.refuse(f"Loss '{name}' has no option '{option}'{nearest}.")
     return kind(**options)
 
@@ -86,7 +86,7 @@ def _make_library_loss(
     class_name = name.removeprefix(PML)
     losses = [n for n in dir(library) if isinstance(getattr(library, n), type)]
     if class_name not in losses:
-        _check.refuse(f"There is no loss '{name}'{_check.nearest(class_name, losses)}.")
+        _check.refuse(f"There is no loss '{name}'{_check.suggest(class_name, losses)}.")
     kind = getattr(library, class_name)
     classes = np.unique(_check.labels("labels", labels, len(labels), names=True))
     parameters = inspect.signature(kind).parameters

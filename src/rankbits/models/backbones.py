@@ -67,7 +67,7 @@ def make_backbone(
     else:
         _check.refuse(
             f"backbone must be one of {', '.join(BACKBONES)}, torchvision:NAME, timm:NAME; got "
-            f"{name!r}{_check.nearest(str(name), BACKBONES)}."
+            f"{name!r}{_check.suggest(str(name), BACKBONES)}."
         )
     if weights is None:
         return network
@@ -171,7 +171,7 @@ def _build(
             listed = f"; it takes {', '.join(free)}" if free else ""
             _check.refuse(
                 f"The backbone '{name}' has no option '{option}'"
-                f"{_check.nearest(option, free)}{listed}."
+                f"{_check.suggest(option, free)}{listed}."
             )
     return build(**{**fixed, **options})
 

@@ -59,7 +59,7 @@ def _find_extended(files: tuple[Path, ...], name: Any, folder: Path) -> Path:
         _check.refuse(f"{files[-1]} extends {extended}, which itself extends {files[-1]}.")
     if not extended.is_file():
         names = (p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.toml"))
-        near = _check.nearest("/".join(parts), sorted(names))
+        near = _check.suggest("/".join(parts), sorted(names))
         _check.refuse(f"{files[-1]} extends {extended}, which does not exist{near}.")
     return extended
 

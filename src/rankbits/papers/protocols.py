@@ -57,7 +57,7 @@ def protocol(name: str, root: str | os.PathLike[str] | None = None, seed: int = 
     rankbits._check.Refusal: There is no protocol 'cifar10-s3' (did you mean 'cifar10-s2'?).
     """
     if name not in SETTINGS:
-        _check.refuse(f"There is no protocol {name!r}{_check.nearest(str(name), SETTINGS)}.")
+        _check.refuse(f"There is no protocol {name!r}{_check.suggest(str(name), SETTINGS)}.")
     _check.whole("seed", seed, 0)
     return draw_protocol(name, SETTINGS[name].read(data_root(root)), seed)
 
@@ -72,7 +72,7 @@ def find_protocol(
     if not data or Path(data).exists():
         return None
     if data not in SETTINGS:
-        near = _check.nearest(data, SETTINGS)
+        near = _check.suggest(data, SETTINGS)
         _check.refuse(f"{data} is neither a file or folder nor a protocol{near}.")
     return protocol(data, root, seed)
 

@@ -148,7 +148,7 @@ def make_recipe(name: str, table: dict[str, Any]) -> Recipe:
     """Make a recipe from a TOML table, or refuse the table in one sentence."""
     for key in table:
         if key not in KEYS:
-            near = _check.nearest(key, (*KEYS, EXTENDS))
+            near = _check.suggest(key, (*KEYS, EXTENDS))
             _check.refuse(f"{name} has an unknown key '{key}'{near}.")
     for key in WORDS:
         if not isinstance(table.get(key), str) or not table[key].strip():
@@ -210,7 +210,7 @@ def _check_settings(name: str, table: Any, known: list[str]) -> None:
         _check.refuse(f"{name} must have a table [train] that names its data.")
     for key in table:
         if key not in known:
-            _check.refuse(f"[train] of {name} has no '{key}'{_check.nearest(key, known)}.")
+            _check.refuse(f"[train] of {name} has no '{key}'{_check.suggest(key, known)}.")
 
 
 def _check_list(what: str, value: Any) -> tuple[Any, ...]:
@@ -225,7 +225,7 @@ def _check_candidates(what: str, table: Any, known: list[str]) -> dict[str, tupl
     for setting, values in table.items():
         head, dot, option = setting.partition(".")
         if (head != "options" or not option) if dot else head not in known:
-            _check.refuse(f"{what} has no setting '{setting}'{_check.nearest(head, known)}.")
+            _check.refuse(f"{what} has no setting '{setting}'{_check.suggest(head, known)}.")
         if not _check_list(f"'{setting}' in {what}", values):
             _check.refuse(f"'{setting}' in {what} must have a value.")
     return {setting: tuple(values) for setting, values in table.items()}
@@ -238,7 +238,7 @@ def _check_figures(recipe: Recipe, table: Any) -> dict[str, tuple[float, ...]]:
     wanted = len(recipe.bits) or len(recipe.variants)
     for quantizer, values in table.items():
         if quantizer not in recipe.quantizers:
-            near = _check.nearest(quantizer, recipe.quantizers)
+            near = _check.suggest(quantizer, recipe.quantizers)
             _check.refuse(f"{what} names '{quantizer}', which it does not run{near}.")
         numbers = isinstance(values, list) and all(type(v) in (int, float) for v in values)
         if not numbers or len(values) != wanted:
@@ -273,7 +273,7 @@ def read_recipes(folder: str | os.PathLike[str], wanted: Iterable[str] = ()) -> 
         matches = [n for n in names if not name or n == name or n.startswith(f"{name}/")]
         if not matches:
             every = {*names, *(str(p) for n in names for p in Path(n).parents if p.name)}
-            near = _check.nearest(name, sorted(every))
+            near = _check.suggest(name, sorted(every))
             _check.refuse(f"There is no recipe '{word}' in {folder}{near}.")
         chosen |= dict.fromkeys(matches)
     return [read_recipe(Path(folder) / f"{n}.toml", n) for n in chosen]

@@ -66,7 +66,7 @@ def make_row(
     # a shortened run has too few rows for a cutoff such as 5,000
     metric = "mAP" if settings.short and recipe.metric not in figures else recipe.metric
     if metric not in figures:
-        near = _check.nearest(metric, figures)
+        near = _check.suggest(metric, figures)
         _check.refuse(f"{recipe.name} has no figure '{recipe.metric}' to be judged by{near}.")
     command = f"rankbits reproduce {recipe.name}"
     command += f" --bits {cell.bits}" if cell.bits else ""

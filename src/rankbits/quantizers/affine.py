@@ -65,7 +65,7 @@ class Quantizer(abc.ABC):
             if name not in self.options():
                 _check.refuse(
                     f"{type(self).__name__} has no option '{name}'"
-                    f"{_check.nearest(name, self.options())}."
+                    f"{_check.suggest(name, self.options())}."
                 )
             setattr(self, name, value)
         return self

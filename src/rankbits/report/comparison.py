@@ -144,7 +144,7 @@ def compare(
     )
     for entry in (e for group in groups for e in group.entries):
         if figure not in entry.report.figures:
-            near = _check.nearest(figure, entry.report.figures)
+            near = _check.suggest(figure, entry.report.figures)
             _check.refuse(f"{entry.source} has no figure '{figure}'{near}.")
     differences, untested = _test_differences(groups, figure, seed)
     samples, without_samples = _choose_samples(groups, images, find_protocol, many, figure)

@@ -48,7 +48,7 @@ def parse_fields(raw: bytes, known: Sequence[str]) -> dict[str, Any]:
         reject(422, f"The body must be a JSON object; got {shorten(body)}.")
     for name in body:
         if name not in known:
-            near = _check.nearest(name[:60], known)
+            near = _check.suggest(name[:60], known)
             reject(422, f"There is no field {shorten(name)}{near}; known: {', '.join(known)}.")
     return body
 

@@ -238,7 +238,7 @@ class TrainConfig(
         defaults = {f.name: f.default for f in dataclasses.fields(self)}
         for name in settings:
             if name not in defaults:
-                _check.refuse(f"TrainConfig has no '{name}'{_check.nearest(name, defaults)}.")
+                _check.refuse(f"TrainConfig has no '{name}'{_check.suggest(name, defaults)}.")
         for name, value in (defaults | read_preset(settings.get("preset")) | settings).items():
             object.__setattr__(self, name, value)
         self.__post_init__()

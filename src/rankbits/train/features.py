@@ -45,7 +45,7 @@ def compute_features(examples: Examples, config: TrainConfig) -> Examples:
     if not run and name not in PUBLISHED:
         _check.refuse(
             f"features must be a run's folder or one of {', '.join(PUBLISHED)}; got '{name}'"
-            f"{_check.nearest(name, PUBLISHED)}."
+            f"{_check.suggest(name, PUBLISHED)}."
         )
     weights = Path(name) / WEIGHTS if run else weights_path(name)
     side = config.side or LARGE
