@@ -26,7 +26,7 @@ from rankbits.data.tables import (
     read_table,
 )
 from rankbits.data.texts import SUFFIXES as TEXTS
-from rankbits.data.texts import TextRows, read_text_folder, read_text_table
+from rankbits.data.texts import TextRows, holds_text, make_text_rows, read_text_folder
 from rankbits.data.vectors import number_names, number_nonempty, read_rows
 
 ARRAYS = (".npz", ".safetensors", ".parquet")
@@ -83,9 +83,10 @@ def _read_file(source: Path) -> Examples:
     if not source.is_file():
         _check.refuse(f"{source} does not exist.")
     if is_table(source):
-        if holds_texts(source):
-            return _make_examples(source, read_text_table(source))
-        return _read_table(source, read_table(source))
+        columns = read_table(source)
+        if holds_text(columns):
+            return _make_examples(source, make_text_rows(source, columns))
+        return _read_table(source, columns)
     if source.suffix in ARRAYS:
         return _read_arrays(source)
     _check.refuse(
@@ -100,8 +101,7 @@ def holds_texts(source: Path) -> bool:
         return not list_images(source) and bool(list_files(source, TEXTS))
     if not source.is_file() or not is_table(source):
         return False
-    columns = read_table(source)
-    return bool(find_column(columns, "text")) and not find_column(columns, "path")
+    return holds_text(read_table(source))
 
 
 def list_images(folder: str | os.PathLike[str]) -> dict[str, tuple[str, ...]]:

@@ -16,11 +16,13 @@ from rankbits.data.examples import Examples
 from rankbits.data.files import make_file_id
 from rankbits.data.folders import list_images, read_examples
 from rankbits.data.images import SUFFIXES, ImageFiles
-from rankbits.data.tables import TABLES, find_column, find_metadata, is_table, read_table
+from rankbits.data.tables import TABLES, find_metadata, is_table, read_table
 from rankbits.data.texts import SUFFIXES as TEXTS
 from rankbits.data.texts import (
     TextRows,
     Texts,
+    holds_text,
+    make_text_rows,
     make_texts,
     read_text_file,
     read_text_folder,
@@ -150,8 +152,8 @@ def _make_image_items(examples: Examples, folder: Path) -> Items:
 
 def _read_table(source: Path) -> Items:
     table = read_table(source)
-    if find_column(table, "text") and not find_column(table, "path"):
-        return _make_text_items(read_text_table(source))
+    if holds_text(table):
+        return _make_text_items(make_text_rows(source, table))
     items = _make_image_items(read_examples(source), source.parent)
     columns = {name.strip().lower(): values for name, values in table.items()}
     titles = next((columns[n] for n in ("title", "name", "text") if n in columns), None)

@@ -113,10 +113,19 @@ def read_text_folder(folder: Path) -> TextRows | None:
     )
 
 
+def holds_text(columns: Columns) -> bool:
+    """Whether a table is one of texts: it has a column of texts and no paths of images."""
+    return bool(find_column(columns, "text")) and not find_column(columns, "path")
+
+
 def read_text_table(source: Path, wanted: Sequence[str] = ()) -> TextRows:
+    """The texts of a table in a file, as ``make_text_rows`` takes them from its columns."""
+    return make_text_rows(source, read_table(source), wanted)
+
+
+def make_text_rows(source: Path, columns: Columns, wanted: Sequence[str] = ()) -> TextRows:
     """The texts of a table: its column text (or sentence, content, body, passage), or the columns
     ``wanted``, joined by a space; and its columns id, title and label, if it has them."""
-    columns = read_table(source)
     names = [_find_named_column(source, columns, name) for name in wanted]
     names = names or [_find_text_column(source, columns)]
     parts = zip(*(columns[name] for name in names), strict=True)
