@@ -114,7 +114,7 @@ def judge_graded(more: str, folder: str) -> tuple[Claim, Claim]:
         Claim(
             "TALR",
             f"CIFAR-100, graded: TALR-NDCG ahead in NDCG{more}",
-            "As in Table 2 for NUS-WIDE: codes trained for NDCG have the best NDCG. Here items of "
+            "As in Table 3 for NUS-WIDE: codes trained for NDCG have the best NDCG. Here items of "
             "the same class have grade 2, and items of the same category of classes grade 1.",
             rule,
             (folder,),
