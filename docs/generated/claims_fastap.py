@@ -18,10 +18,10 @@ def curve(evidence: Evidence, name: str) -> list[tuple[dict, Place]]:
     return [(vary, Place(name, None, None, key)) for vary, key in evidence.varied(name)]
 
 
-def curves(evidence: Evidence, kind: str) -> str:
+def curves(evidence: Evidence, kind: str, of: str = "fastap/{data}/{kind}") -> str:
     lines = []
     for data in SETS:
-        for vary, place in curve(evidence, f"fastap/{data}/{kind}"):
+        for vary, place in curve(evidence, of.format(data=data, kind=kind)):
             named = ", ".join(f"{n.removeprefix('options.')} {v}" for n, v in vary.items())
             lines.append([data, named, evidence.cell(place), evidence.cell(place, "mAP")])
     return table(["", "", "R@1", "AP_T"], lines) if lines else ""
@@ -103,6 +103,26 @@ def convergence(evidence: Evidence) -> Finding:
     return Finding(YES if all(good) else NO, said, curves(evidence, "convergence"))
 
 
+def categories(evidence: Evidence) -> Finding:
+    """One category in a batch is behind two, and more than two are not ahead of them."""
+    behind: list[bool] = []
+    beaten, said = [], []
+    for data in SETS:
+        points = {v["together"]: p for v, p in curve(evidence, f"fastap/supplement-a/{data}")}
+        two = points.get(2)
+        gaps = {n: evidence.gap(p, two) for n, p in points.items() if two is not None and n != 2}
+        known = {n: gap for n, gap in gaps.items() if gap is not None}
+        behind += [known[1].mean < 0] if 1 in known else []
+        beaten += [n for n, gap in known.items() if n > 2 and gap.mean > (gap.deviation or 0)]
+        told = ", ".join(f"{n}: {signed(gap.mean)}" for n, gap in sorted(known.items()))
+        said += [f"{data}, {told}"] if told else []
+    if not said:
+        return Finding(NONE)
+    text = f"R@1 minus that of two categories, by their number: {'; '.join(said)}."
+    shown = curves(evidence, "", "fastap/supplement-a/{data}")
+    return Finding(YES if all(behind) and behind and not beaten else NO, text, shown)
+
+
 def peers(evidence: Evidence) -> Finding:
     lines = []
     own: list[Part] = []
@@ -139,6 +159,16 @@ CLAIMS = (
         "ahead in R@1 in the mean over seeds on both sets",
         both("sampling-hard", "sampling-random"),
         hard,
+    ),
+    Claim(
+        "FastAP",
+        "Two categories in a batch are best",
+        "Supplement A: batches of one category are worse than batches of two, and more than two "
+        "bring no gain.",
+        "one category is behind two in R@1, and no larger number is ahead of two by more than the "
+        "deviation of the gap",
+        tuple(f"fastap/supplement-a/{data}" for data in SETS),
+        categories,
     ),
     Claim(
         "FastAP",
