@@ -12,8 +12,10 @@ sys.path.insert(0, str(DOCS))
 
 from generated import (  # noqa: E402
     claims_best,
+    claims_budgets,
     claims_fastap,
     claims_h2q,
+    claims_made_sets,
     claims_mihash,
     claims_new_sets,
     claims_rotations,
@@ -343,8 +345,8 @@ def test_teaching_is_shown_beside_learning_from_labels_only():
         row("best/same/twice-hashnet", 0.9, seed=s, bits=16, quantizer="supervised") for s in (1, 2)
     ]
     found = claims_best.teaching(Evidence(alone + more)).table
-    assert "| HashNet, labelled images only, its signs | .800 ± .000 |  |" in found
-    assert "| HashNet, taught twice, our rotation | .900 ± .000 |  |" in found
+    assert "| HashNet, labelled images only, its signs | .800 ± .000 |" in found
+    assert "| HashNet, taught twice, our rotation | .900 ± .000 |" in found
     assert "HyP2" not in found and "taught by five" not in found
 
 
@@ -413,3 +415,102 @@ def test_birds_reach_their_goal_only_by_several_seeds():
     assert found.table.count("\n") == 5
     once = goal(Evidence([r for r in ours + theirs if r["seed"] == 0]))
     assert once.verdict == MISSED and "one seed, so the deviation is unknown" in once.sentence
+
+
+def test_lengths_without_rows_have_no_column():
+    rows = Evidence([row("x/y", 0.8, bits=16), row("x/z", 0.7, bits=32)])
+    lines = [("y", Place("x/y")), ("z", Place("x/z")), ("none", Place("x/none"))]
+    assert evidence.grid(rows, lines, [2, 16, 32, 64]) == (
+        "|  | 16 bits | 32 bits |\n|---|---|---|\n| y | .800 |  |\n| z |  | .700 |\n"
+    )
+
+
+def by_categories(*gains, data="omniglot"):
+    """Rows of one, two, three, ... categories in a batch, each ahead of two by its gain."""
+    name = f"fastap/supplement-a/{data}"
+    return [
+        row(name, 0.7 + gain + seed / 100 + seed * gain / 10, seed=seed, vary={"together": n})
+        for n, gain in enumerate(gains, 1)
+        for seed in (0, 1, 2)
+    ]
+
+
+def test_one_category_must_be_behind_two_and_more_not_ahead():
+    judge = claims_fastap.categories
+    assert judge(Evidence(by_categories(-0.02, 0, -0.01))).verdict == YES
+    assert judge(Evidence(by_categories(0.02, 0, -0.01))).verdict == NO
+    beaten = judge(
+        Evidence(by_categories(-0.02, 0, 0.03) + by_categories(-0.01, 0, data="clinc150"))
+    )
+    assert beaten.verdict == NO
+    assert "3 on omniglot (+.033)" in beaten.instead
+    assert "clinc150, 1: -.011" in beaten.sentence
+
+
+def test_the_error_of_a_logarithm_must_stay_within_its_bound():
+    judge, tie = claims_made_sets.judge_bound, {"options.before": 1}
+    rows = [
+        row("talr/appendix-c/sum", share, vary=tie | {"options.tied": n})
+        for n, share in ((2, 0.7), (10, 0.9))
+    ]
+    rows.append(row("talr/appendix-c/loss", 0.02, bits=12, vary={"options.form": "simple"}))
+    held = judge(Evidence(rows))
+    assert held.verdict == YES and "by form: simple 0.02" in held.sentence
+    assert "| 1 before | .700 | .900 |" in held.table and "simple | .020 |" in held.table
+    rows.append(row("talr/appendix-c/sum", 1.1, vary=tie | {"options.tied": 100}))
+    assert judge(Evidence(rows)).verdict == NO
+
+
+def test_fine_bins_leave_nothing_to_learn_only_where_the_gradient_is_nothing():
+    def judge(*points):
+        rows = [
+            row("fastap/fig4c", value, vary={"options.bins": bins},
+                figures={"FastAP": value, "gradient": gradient})
+            for bins, value, gradient in points
+        ]  # fmt: skip
+        return claims_made_sets.judge_bins(Evidence(rows))
+
+    held = judge((10, 0.9, 0.5), (80, 1.0, 0.0))
+    assert held.verdict == YES and "With 80 bins FastAP is 1" in held.sentence
+    assert judge((10, 0.9, 0.5), (80, 1.0, 0.1)).verdict == NO
+    assert judge((10, 0.9, 0.5)).verdict == NO
+
+
+def test_h2q_loses_where_classes_are_poorly_separated():
+    def judge(h2q, supervised):
+        values = {"none": 0.9, "h2q": h2q, "itq": 0.9, "supervised": supervised}
+        return claims_made_sets.judge_rotations(
+            Evidence(
+                row("h2q/fig5", value, seed=s, bits=2, quantizer=name)
+                for name, value in values.items() for s in (0, 1)
+            )
+        )  # fmt: skip
+
+    assert judge(0.5, 0.9).verdict == YES
+    assert judge(0.95, 0.9).verdict == NO
+    assert judge(0.5, 0.8).verdict == NO
+
+
+def test_budgets_are_compared_at_equal_rate_and_epochs():
+    rows = [
+        row(f"talr/tuned-s1-trials/{name}", value, bits=32, validation=value / 2,
+            vary={"lr": 3e-4, "epochs": epochs})
+        for name, epochs, value in (
+            ("talr-ap-fixed", 40, 0.85), ("talr-ap-fixed", 80, 0.8), ("hashnet", 40, 0.84),
+        )
+    ]  # fmt: skip
+    found = claims_budgets.compare_budgets(Evidence(rows))
+    assert "TALR-AP, alpha fixed .850 (2 trials), HashNet .840 (1 trial)" in found.sentence
+    assert "ahead of HashNet in 1 of 1 trials" in found.sentence
+
+
+def test_birds_are_judged_by_rank_one_and_apart_by_map_at_r():
+    def at(name, value, precision, seed):
+        figures = {"mAP": value, "MAP@R": precision}
+        return row(f"fastap/cub-frozen/{name}", value, seed=seed, figures=figures)
+
+    rows = [at("fastap", 0.4 + s / 100, 0.2 + s / 90, s) for s in (0, 1, 2)]
+    rows += [at("contrastive", 0.5 + s / 100, 0.1, s) for s in (0, 1, 2)]
+    found = claims_new_sets.beat_all("fastap/cub-frozen")(Evidence(rows))
+    assert found.verdict == NO and found.beyond.verdict == YES
+    assert found.beyond.sentence.startswith("In MAP@R: ahead in 1 of 1")

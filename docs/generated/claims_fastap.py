@@ -113,14 +113,21 @@ def categories(evidence: Evidence) -> Finding:
         gaps = {n: evidence.gap(p, two) for n, p in points.items() if two is not None and n != 2}
         known = {n: gap for n, gap in gaps.items() if gap is not None}
         behind += [known[1].mean < 0] if 1 in known else []
-        beaten += [n for n, gap in known.items() if n > 2 and gap.mean > (gap.deviation or 0)]
+        above = {
+            n: gap.mean for n, gap in known.items() if n > 2 and gap.mean > (gap.deviation or 0)
+        }
+        beaten += [f"{n} on {data} ({signed(gain)})" for n, gain in above.items()]
         told = ", ".join(f"{n}: {signed(gap.mean)}" for n, gap in sorted(known.items()))
         said += [f"{data}, {told}"] if told else []
     if not said:
         return Finding(NONE)
     text = f"R@1 minus that of two categories, by their number: {'; '.join(said)}."
     shown = curves(evidence, "", "fastap/supplement-a/{data}")
-    return Finding(YES if all(behind) and behind and not beaten else NO, text, shown)
+    instead = (
+        f"More categories in a batch than two are better: {', '.join(beaten)}." if beaten else ""
+    )
+    verdict = YES if behind and all(behind) and not beaten else NO
+    return Finding(verdict, text, shown, instead=instead)
 
 
 def peers(evidence: Evidence) -> Finding:
