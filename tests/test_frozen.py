@@ -72,6 +72,42 @@ def test_photographs_are_read_by_a_frozen_network(photographs, tmp_path, capsys,
     assert "8 bits" in capsys.readouterr().out
 
 
+def test_an_index_of_the_same_photographs_embeds_none_again(photographs, tmp_path, monkeypatch):
+    folder, _ = photographs
+    config = TrainConfig(data=str(folder), bits=16, device="cpu")
+    encoder, _ = frozen.train_frozen(read_examples(folder), config, "colours", print)
+    embedded: list[str] = []
+    embed = rb.Encoder.embed_readable
+
+    def count(self, inputs, **options):
+        embedded.append(type(inputs).__name__)
+        return embed(self, inputs, **options)
+
+    monkeypatch.setattr(rb.Encoder, "embed_readable", count)
+    with rb.make_index(encoder, str(folder), tmp_path / "stored.index") as index:
+        stored = index.search(index.encoder.encode(str(folder)), k=30)
+    assert embedded == ["str"]  # the folder of queries, no items
+    (folder / "red" / "broken.png").write_bytes(b"not a picture")  # other images: all anew
+    said: list[str] = []
+    with rb.make_index(encoder, str(folder), tmp_path / "new.index", say=said.append) as index:
+        (folder / "red" / "broken.png").unlink()
+        new = index.search(index.encoder.encode(str(folder)), k=30)
+    assert embedded == ["str", "Items", "str"] and "broken.png" in said[0]
+    np.testing.assert_array_equal(stored.ids, new.ids)
+    np.testing.assert_array_equal(stored.distances, new.distances)
+
+
+def test_stored_photographs_that_could_not_be_read_are_named_by_an_index(photographs, tmp_path):
+    folder, _ = photographs
+    (folder / "red" / "broken.png").write_bytes(b"not a picture")
+    config = TrainConfig(data=str(folder), bits=16, device="cpu")
+    encoder, _ = frozen.train_frozen(read_examples(folder), config, "colours", print)
+    said: list[str] = []
+    with rb.make_index(encoder, str(folder), tmp_path / "x.index", say=said.append) as index:
+        assert len(index) == 30
+    assert "broken.png" in said[0] and "1 of 31 inputs" in said[1]
+
+
 def test_what_cannot_be_read_is_left_out(photographs, tmp_path):
     folder, _ = photographs
     (folder / "blue" / "broken.png").write_bytes(b"not a picture")

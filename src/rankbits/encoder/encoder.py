@@ -143,9 +143,7 @@ class Encoder:
         if self.view is not None:
             settings |= {"stored": self.view.stored, "mirror": self.view.mirror}
         digest = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=8)
-        for name, tensor in sorted(weights.items()):
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+        digest_tensors(digest, weights)
         digest.update(("signs" if self.quantizer is None else self.quantizer.fingerprint).encode())
         return digest.hexdigest()
 
@@ -239,3 +237,10 @@ class Encoder:
         rows = examples.inputs
         if isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.shape[1] != self.reads.dim:
             _check.refuse(f"This encoder reads {reads}; got vectors of {rows.shape[1]}.")
+
+
+def digest_tensors(digest: hashlib.blake2b, tensors: dict[str, torch.Tensor]) -> None:
+    """Add names, kinds and values of tensors to a digest."""
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)

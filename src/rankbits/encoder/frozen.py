@@ -13,17 +13,17 @@ from functools import partial
 import numpy as np
 
 from rankbits import _check
-from rankbits._files import data_root
 from rankbits.data.examples import Examples
 from rankbits.data.splits import split_own
 from rankbits.encoder.encoder import Encoder
 from rankbits.encoder.folder import QUANTIZER, make_folder, write_encoder
+from rankbits.encoder.stored import locate_features
 from rankbits.evaluate import evaluate
 from rankbits.quantizers import Projection, Quantizer, SupervisedProjection, SupervisedRotation
 from rankbits.train.body import BODY, Body, make_body, save_body
 from rankbits.train.config import TrainConfig
 from rankbits.train.embed import Embedded, embed
-from rankbits.train.features import compute_once, fingerprint
+from rankbits.train.features import compute_once
 from rankbits.train.processes import choose_device
 from rankbits.train.run import RUN
 
@@ -68,8 +68,7 @@ def _embed(examples: Examples, body: Body, config: TrainConfig) -> Embedded:
         features[embedded.rows] = embedded.embeddings
         return features
 
-    digest = fingerprint(examples, f"{body.name} {body.view} {body.smaller}")
-    path = data_root(config.root) / "features" / f"{body.name}-{digest}.npy"
+    path = locate_features(examples, body.network, body.view, config.root)
     features = compute_once(path, len(examples), compute)
     readable = np.flatnonzero(np.isfinite(features[:, 0]))
     if len(readable) < len(examples) and not failed:

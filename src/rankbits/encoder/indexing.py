@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rankbits import _check
 from rankbits._progress import Meter, print_line
 from rankbits.data.items import Items, read_items
 from rankbits.encoder.encoder import Encoder
 from rankbits.encoder.files import load_encoder
+from rankbits.encoder.stored import embed_parts
 from rankbits.encoder.texts import take_texts
 from rankbits.indexes import addresses
 from rankbits.indexes.index import Index
@@ -41,6 +40,7 @@ def make_index(
     ``device``, as by ``load``. ``options`` are those of ``open_index``.
 
     >>> import tempfile
+    >>> import numpy as np
     >>> import rankbits as rb
     >>> x = np.random.default_rng(0).normal(size=(100, 16)).astype(np.float32)
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -61,10 +61,7 @@ def make_index(
         _remember(index, encoder, source)
         left_out = cut = 0
         with Meter("index", len(items), "items") as meter:
-            for start in range(0, len(items), ROWS):
-                rows = np.arange(start, min(start + ROWS, len(items)))
-                part = items.subset(rows)
-                embedded = encoder.embed_readable(part)
+            for part, embedded in embed_parts(encoder, items, ROWS):
                 if len(embedded.rows):
                     codes = encoder.encode_embeddings(embedded.embeddings)
                     index.add(codes, part.ids[embedded.rows])
@@ -72,7 +69,7 @@ def make_index(
                     say(f"left out: {sentence}")
                 left_out += len(embedded.failed)
                 cut += embedded.cut
-                meter.update(len(rows))
+                meter.update(len(part))
         if left_out:
             say(f"{left_out:,} of {len(items):,} inputs cannot be read and were left out.")
         if cut and isinstance(encoder.network, SentenceModel):

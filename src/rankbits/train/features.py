@@ -66,14 +66,20 @@ def compute_once(path: Path, rows: int, compute: Callable[[], np.ndarray]) -> np
         if not path.is_file():
             features = compute()
             write_whole(path, lambda file: np.save(file, features))  # type: ignore[arg-type]
-    try:
-        array: np.ndarray = np.load(path, mmap_mode="r")
-        whole = array.ndim == 2 and len(array) == rows
-    except (OSError, ValueError, EOFError):
-        whole = False
-    if not whole:
+    array = read_features(path, rows)
+    if array is None:
         _check.refuse(f"{path} is damaged: remove it, and it is computed again.")
     return array
+
+
+def read_features(path: Path, rows: int) -> np.ndarray | None:
+    """Map the array (rows, width) in a file into memory; None if there is no such file or it is
+    damaged."""
+    try:
+        array: np.ndarray = np.load(path, mmap_mode="r")
+    except (OSError, ValueError, EOFError):
+        return None
+    return array if array.ndim == 2 and len(array) == rows else None
 
 
 def fingerprint(examples: Examples, settings: str = "", weights: Path | None = None) -> str:
