@@ -21,6 +21,7 @@ from generated import (  # noqa: E402
     claims_rotations,
     claims_talr,
     evidence,
+    opening,
     results,
 )
 from generated.claims import CANNOT, MISSED, NO, NONE, OPEN, REACHED, YES, Finding  # noqa: E402
@@ -89,7 +90,7 @@ def test_a_rival_beyond_the_papers_table_is_judged_apart():
     found = claims_talr.CLAIMS[0].find(Evidence(rows))
     assert found.verdict == YES and found.beyond.verdict == NO
     assert "Frozen, against HashNet: ahead in 3 of 4" in found.beyond.sentence
-    assert "HashNet at 24 (.900)" in found.instead
+    assert "HashNet at 24 bits (.900)" in found.instead
 
 
 def test_a_claim_is_unfinished_while_a_rival_of_its_table_lacks_rows():
@@ -142,7 +143,7 @@ def test_signs_of_principal_components_are_told_where_they_are_ahead():
     found = claims_talr.without_labels(Evidence(rows))
     assert found.verdict == YES and found.beyond.verdict == NO
     assert "plain signs of PCA beat it at 64 bits (-.050)." in found.sentence
-    assert results.tell(found).endswith("plain signs of PCA beat it at 64 bits")
+    assert opening.tell(found).endswith("plain signs of PCA beat it at 64 bits")
 
 
 def test_gaps_are_taken_seed_by_seed():
@@ -366,7 +367,7 @@ def test_the_page_names_commands_machines_and_commits():
     page = results.page(Evidence(rows), ())
     assert "| **reproduced**: Frozen: ahead in 12 of 12; frozen, against methods" in page
     assert "so far" not in page.split("## How to read")[0] and "rows are missing" in page
-    assert "**Holds**\n\n- TALR: TALR-AP ahead of its rivals in setting 1" in page
+    assert "| TALR | [TALR-AP ahead of its rivals in setting 1](#talr-ap-ahead-of-its" in page
     assert "`rankbits reproduce talr/table1-s1`: 60 of" in page
     assert "a processor, 2 cores, Python 3, torch 2 (commit `0123456789ab-dirty`)" in page
     assert "\n- All: EfficientNet-lite0 with ImageNet weights, frozen" in page
@@ -382,10 +383,10 @@ def test_what_differs_is_said_once_where_methods_share_it():
 
 def test_the_first_sentence_is_said_in_short():
     said = "Ahead in 3 of 4 (least gap +.002). To whom is another matter."
-    assert results.short(Finding(YES, said)) == "Ahead in 3 of 4"
-    assert results.short(Finding(CANNOT, said)) == ""  # a reason, which belongs to its section
-    assert results.short(Finding(YES, "a word " * 50)) == ""  # too long for a table
-    assert results.short(Finding(YES, f"One; two; {'a word ' * 50}")) == "One; two; and more"
+    assert opening.short(Finding(YES, said)) == "Ahead in 3 of 4"
+    assert opening.short(Finding(CANNOT, said)) == ""  # a reason, which belongs to its section
+    assert opening.short(Finding(YES, "a word " * 50)) == ""  # too long for a table
+    assert opening.short(Finding(YES, f"One; two; {'a word ' * 50}")) == "One; two; and more"
 
 
 def test_times_by_length_are_those_of_the_benchmark():

@@ -8,9 +8,8 @@ writes ``docs/results.md`` and its pictures; nothing in them is typed by hand.
 from __future__ import annotations
 
 import functools
-import re
 import sys
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -25,24 +24,13 @@ from generated import (  # noqa: E402
     claims_new_sets,
     claims_talr,
 )
-from generated.claims import (  # noqa: E402
-    CANNOT,
-    MISSED,
-    NO,
-    NONE,
-    OPEN,
-    REACHED,
-    YES,
-    Claim,
-    Finding,
-)
+from generated.claims import CANNOT, NONE, Claim, Finding  # noqa: E402
 from generated.evidence import Evidence, load, origins  # noqa: E402
 from generated.figures import FIGURES  # noqa: E402
-from generated.rows import table  # noqa: E402
+from generated.opening import list_claims, open_page, spell_verdict  # noqa: E402
 from rankbits.papers import read_recipes  # noqa: E402
 
 PAGE = HERE.parent / "results.md"
-SHORT = 210  # letters of a sentence that fit into a table
 PICTURES = HERE.parent / "pictures"
 RECIPES = HERE.parents[1] / "reproduce"
 CLAIMS = (
@@ -58,7 +46,8 @@ PAPERS = {
 OPENING = """# Results
 
 We ran the methods of three papers (TALR, FastAP, H2Q) again and judged each claim of the papers by
-a rule. This page says which claims hold and which do not, with all figures.
+a rule. Networks, budgets and some sets of data differ from those of the papers, so a verdict is
+about which method is ahead when all else is equal.
 """
 RULES = """
 ## How to read this page
@@ -94,10 +83,6 @@ def expected(folder: str) -> int:
 def lacking(evidence: Evidence, claim: Claim) -> int:
     """How many rows that a claim rests on are missing."""
     return sum(max(0, expected(f) - len(evidence.named(f))) for f in claim.of)
-
-
-def spell_verdict(finding: Finding) -> str:
-    return f"**{finding.verdict}**" if finding.verdict else "measured"
 
 
 @functools.cache
@@ -138,6 +123,8 @@ def section(evidence: Evidence, claim: Claim, finding: Finding, drawn: Container
     if finding.beyond is not None and finding.beyond.sentence:
         text += f"\nBeyond the paper's own set: {spell_verdict(finding.beyond)}. "
         text += f"{finding.beyond.sentence}\n"
+    if finding.instead and finding.instead not in text:
+        text += f"\nFound instead: {finding.instead}\n"
     for figure in FIGURES:
         name = picture(figure.name)
         if figure.claim == claim.title and name in drawn:
@@ -182,71 +169,6 @@ def page(evidence: Evidence, drawn: Container[str]) -> str:
         text += "".join(section(evidence, c, f, drawn) for c, f in found if c.paper == paper)
         text += sources(evidence, paper)
     return text
-
-
-Found = Sequence[tuple[Claim, Finding]]
-
-
-def open_page(found: Found) -> str:
-    """What holds, what does not, and what was found instead, for readers with one minute."""
-    kinds = {
-        "Holds": YES, "Does not hold": NO, "Unfinished": OPEN, "Our own goals, reached": REACHED,
-        "Our own goals, not reached": MISSED,
-    }  # fmt: skip
-    lines = []
-    for said, verdict in kinds.items():
-        papers: dict[str, list[str]] = {}
-        for claim, finding in found:
-            if finding.verdict == verdict:
-                papers.setdefault(claim.paper, []).append(claim.title)
-        told = (f"- {'' if p == 'Best' else p + ': '}{'; '.join(t)}." for p, t in papers.items())
-        lines += [f"**{said}**", "\n".join(told)] if papers else []
-    instead = [f"- {f.instead}" for _, f in found if f.instead]
-    if instead:
-        lines.append("**What we found instead**\n\n" + "\n".join(instead))
-    return "\n\n".join(lines) + "\n"
-
-
-def list_claims(found: Found) -> str:
-    """Every claim with its verdicts; measurements, and claims without rows, are listed below."""
-    lines = []
-    for claim, finding in found:
-        if finding.verdict not in ("", NONE):
-            apart = tell(finding.beyond) if finding.beyond is not None else ""
-            lines.append([claim.paper, link(claim), tell(finding), apart])
-    text = table(["", "claim", "on the paper's own set", "beyond it"], lines)
-    for said, verdict in (("Measured without a claim", ""), ("No rows yet", NONE)):
-        links = [link(claim) for claim, finding in found if finding.verdict == verdict]
-        text += f"\n{said}: {'; '.join(links)}.\n" if links else ""
-    return text
-
-
-def tell(finding: Finding) -> str:
-    """A verdict and its sentence in short, for a table."""
-    said = short(finding)
-    return f"{spell_verdict(finding)}{f': {said}' if said else ''}"
-
-
-def link(claim: Claim) -> str:
-    return f"[{claim.title}](#{anchor(claim.title)})"
-
-
-def short(finding: Finding) -> str:
-    """The first sentence of a finding without its brackets, cut to what fits into a table; empty
-    where it is the reason why a claim cannot be tested."""
-    first = re.sub(r" \([^()]*\)", "", finding.sentence).split(". ")[0].rstrip(".")
-    if finding.verdict == CANNOT:
-        return ""
-    if len(first) <= SHORT:
-        return first
-    begun, cut, _ = first[:SHORT].rpartition("; ")
-    return f"{begun}; and more" if cut else ""
-
-
-def anchor(title: str) -> str:
-    """The anchor that Python-Markdown makes for a title."""
-    kept = "".join(c for c in title.lower() if c.isalnum() or c in " -_")
-    return "-".join(kept.split())
 
 
 if __name__ == "__main__":

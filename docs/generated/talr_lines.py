@@ -42,13 +42,14 @@ def rivals(under: str) -> list[Line]:
 
 def name_leaders(evidence: Evidence, number: int, under: str) -> str:
     """A sentence on the best method at each length below a folder."""
-    told = []
+    leads: dict[str, list[str]] = {}
     for b in LENGTHS[number]:
         means = {said: evidence.mean(p.at(b)) for said, p in methods(under).values()}
         known = {said: mean for said, mean in means.items() if mean is not None}
         if len(known) > 1:
             best = max(known, key=known.__getitem__)
-            told.append(f"{best} at {b} ({short(known[best])})")
+            leads.setdefault(best, []).append(f"{b} bits ({short(known[best])})")
+    told = [f"{said} at {', '.join(lengths)}" for said, lengths in leads.items()]
     if not told:
         return ""
-    return f"In setting {number} ({FOLDERS[under][0]}) the best by bits are {', '.join(told)}."
+    return f"In setting {number} ({FOLDERS[under][0]}) the best are {'; '.join(told)}."
