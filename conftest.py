@@ -24,6 +24,9 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     os.environ["PYTHONPYCACHEPREFIX"] = str(ROOT / "build" / "bytecode")
     sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
 
+# tests keep decoded images and weights apart from those of the person who runs them
+os.environ["RANKBITS_DATA"] = str(ROOT / "build" / "data")
+
 collect_ignore_glob = [] if find_spec("triton") else ["src/rankbits/kernels/cuda/*"]
 if not find_spec("sentence_transformers"):
     collect_ignore_glob.append("src/rankbits/texts/evaluators.py")
