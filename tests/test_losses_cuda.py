@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from rankbits import losses
+from rankbits.kernels import replay
 
 pytestmark = [
     pytest.mark.gpu,
@@ -42,6 +43,122 @@ def find(loss, x, labels):
     leaf = x.detach().requires_grad_()
     value = loss(leaf, labels=labels)
     return [value.detach(), torch.autograd.grad(value, leaf)[0]]
+
+
+@pytest.fixture(autouse=True)
+def forget_recordings(monkeypatch):
+    monkeypatch.setattr(replay, "_recordings", {})
+
+
+@pytest.fixture
+def plainly(monkeypatch):
+    """Find a loss and its gradient without a recording."""
+
+    def find_plainly(*arguments):
+        with monkeypatch.context() as patch:
+            patch.setattr(replay, "_can_record", lambda *given: False)
+            return find(*arguments)
+
+    return find_plainly
+
+
+def count_recordings():
+    return sum(isinstance(seen, replay.Recording) for seen in replay._recordings.values())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("rows", "dim"), [(2, 16), (33, 7), (256, 512), (1025, 64)])
+def test_a_recording_gives_the_same_digits(loss, rows, dim, dtype, plainly):
+    for seed in range(replay.FIRST + 3):
+        x, labels = draw_batch(rows, dim, dtype)
+        x, labels = x + seed, labels.roll(seed)
+        wanted = plainly(loss, x, labels)
+        assert all(torch.equal(a, b) for a, b in zip(find(loss, x, labels), wanted, strict=True))
+    assert count_recordings() == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_one_recording_serves_every_alpha(dtype, plainly):
+    x, labels = draw_batch(64, 32, dtype)
+    for step in range(12):
+        alpha = 1.17**step
+
+        def loss(x, labels, alpha=alpha):
+            return 0.5 * losses.tie_aware_ap_loss(x, labels, alpha=alpha)
+
+        for a, b in zip(find(loss, x, labels), plainly(loss, x, labels), strict=True):
+            torch.testing.assert_close(a, b, rtol=2e-6, atol=0)
+    assert count_recordings() == 1
+
+
+def test_earlier_outcomes_are_not_overwritten(loss, plainly):
+    x, labels = draw_batch(64, 32, torch.float32)
+    leaves = [(x * k).requires_grad_() for k in range(1, 9)]
+    values = [loss(leaf, labels=labels) for leaf in leaves]
+    gradients = [torch.autograd.grad(v, leaf)[0] for v, leaf in zip(values, leaves, strict=True)]
+    assert count_recordings() == 1
+    for leaf, *found in zip(leaves, values, gradients, strict=True):
+        wanted = plainly(loss, leaf, labels)
+        assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+def test_streams_have_recordings_of_their_own(plainly):
+    batches = [draw_batch(512, 64, torch.float32) for _ in range(2)]
+    batches[1] = (batches[1][0].flip(0).contiguous(), batches[1][1])
+    streams, found = [torch.cuda.Stream() for _ in range(2)], [[], []]
+    torch.cuda.synchronize()
+    for _ in range(20):
+        for stream, batch, kept in zip(streams, batches, found, strict=True):
+            with torch.cuda.stream(stream):
+                kept.append(find(losses.fastap_loss, *batch))
+    torch.cuda.synchronize()
+    assert count_recordings() == 2
+    for batch, kept in zip(batches, found, strict=True):
+        wanted = plainly(losses.fastap_loss, *batch)
+        assert all(torch.equal(a, b) for one in kept for a, b in zip(one, wanted, strict=True))
+
+
+def test_another_precision_of_products_has_a_recording_of_its_own(plainly):
+    x, labels = draw_batch(256, 512, torch.float32)
+    before = torch.get_float32_matmul_precision()
+    try:
+        for precision in ("highest", "high", "highest"):
+            torch.set_float32_matmul_precision(precision)
+            for _ in range(replay.FIRST + 1):
+                found = find(losses.fastap_loss, x, labels)
+            wanted = plainly(losses.fastap_loss, x, labels)
+            assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert count_recordings() == 2
+
+
+def test_a_row_that_is_nan_makes_one_recorded_loss_nan(loss):
+    x, labels = draw_batch(64, 32, torch.float32)
+    wanted = [find(loss, x, labels) for _ in range(replay.FIRST + 1)][-1]
+    bad = x.clone()
+    bad[3] = torch.nan
+    assert find(loss, bad, labels)[0].isnan()
+    again = find(loss, x, labels)
+    assert all(torch.equal(a, b) for a, b in zip(again, wanted, strict=True))
+
+
+def test_a_step_is_recorded_by_its_user_after_ours(plainly):
+    """Where the caller records a graph, no recording of ours is replayed inside it."""
+    x, labels = draw_batch(96, 32, torch.float32)
+    for _ in range(replay.FIRST + 2):
+        find(losses.fastap_loss, x, labels)
+    fixed = x.clone().requires_grad_()
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        value = losses.fastap_loss(fixed, labels=labels)
+        (gradient,) = torch.autograd.grad(value, fixed)
+    with torch.no_grad():
+        fixed.copy_(x.flip(0))
+    graph.replay()
+    wanted = plainly(losses.fastap_loss, x.flip(0).contiguous(), labels)
+    assert torch.equal(value, wanted[0]) and torch.equal(gradient, wanted[1])
 
 
 @pytest.mark.parametrize("kind", ["classes", "sets"])

@@ -22,6 +22,7 @@ from rankbits.kernels.questions import (
     order_rows,
     question_topk,
 )
+from rankbits.kernels.replay import Recording, find_recording
 from rankbits.kernels.rows import scale_rows, scale_rows_backward
 from rankbits.kernels.tables import (
     Tables,
@@ -38,11 +39,13 @@ __all__ = [
     "SKIP",
     "LaidOut",
     "Pairs",
+    "Recording",
     "Setting",
     "Tables",
     "Words",
     "check_precision",
     "cut_parts",
+    "find_recording",
     "hamming",
     "hamming_counts",
     "hamming_topk",

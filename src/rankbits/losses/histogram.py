@@ -16,7 +16,14 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from rankbits import _check
-from rankbits.kernels import Setting, histogram_loss, scale_rows, scale_rows_backward
+from rankbits.kernels import (
+    Recording,
+    Setting,
+    find_recording,
+    histogram_loss,
+    scale_rows,
+    scale_rows_backward,
+)
 from rankbits.losses.relation import Relation, relate
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -64,6 +71,29 @@ class _HistogramLoss(torch.autograd.Function):
         return at_x, at_y, None, None, None
 
 
+class _ReplayedLoss(torch.autograd.Function):
+    """The same for small batches of classes on a GPU: a recording gives the loss together with its
+    gradient at the rows before scaling."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        labels: torch.Tensor,
+        recording: Recording,
+        alpha: float | None,
+    ) -> torch.Tensor:
+        loss, slopes = recording.run(x, labels, alpha)
+        ctx.save_for_backward(slopes)
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        (slopes,) = ctx.saved_tensors
+        return gradient * slopes, None, None, None
+
+
 def compute_histogram_loss(
     formula: str,
     x: torch.Tensor,
@@ -74,7 +104,10 @@ def compute_histogram_loss(
 ) -> torch.Tensor:
     """Compute the loss of a ``formula`` (``kernels.histogram.FORMULAS``) over rows tanh(alpha x),
     or over x scaled to unit length where alpha is None; ``grading`` are arguments of ``relate``."""
-    y = database
+    y, scale = database, 1 if alpha is None else x.shape[1]
+    replayed = _replay(Setting(formula, 2, bins, scale), x, y, alpha, **grading)
+    if replayed is not None:
+        return replayed
     if y is not None:
         y = check_rows("database", y, x.shape[1])
         y = y if y.dtype == x.dtype else y.to(x.dtype)
@@ -83,11 +116,32 @@ def compute_histogram_loss(
         graded = formula.startswith("ndcg")
         relation = relate(rows, columns, x.device, graded=graded, same=y is None, **grading)
         gains = None if relation.values is None else torch.exp2(relation.values.double()) - 1
-    scale = 1 if alpha is None else x.shape[1]
     setting = Setting(formula, relation.levels, bins, scale, gains)
     if not torch.is_grad_enabled():  # the node cannot tell, and would compute an unused gradient
         x, y = x.detach(), None if y is None else y.detach()
     return _HistogramLoss.apply(x, y, relation, setting, alpha)
+
+
+def _replay(
+    setting: Setting,
+    x: torch.Tensor,
+    database: torch.Tensor | None,
+    alpha: float | None,
+    *,
+    labels: Any,
+    **others: Any,
+) -> torch.Tensor | None:
+    """Compute the loss by a recording, if there is one for batches like this."""
+    if not (x.is_cuda and x.requires_grad and torch.is_grad_enabled() and database is None):
+        return None
+    if not isinstance(labels, torch.Tensor) or any(other is not None for other in others.values()):
+        return None
+    with full_precision(x):
+        recording = find_recording(x, labels, setting, relaxed=alpha is not None)
+        if recording is None:
+            return None
+        loss: torch.Tensor = _ReplayedLoss.apply(x, labels, recording, alpha)
+        return loss
 
 
 def full_precision(x: torch.Tensor) -> AbstractContextManager[Any]:
