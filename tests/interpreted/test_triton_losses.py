@@ -112,6 +112,13 @@ def test_slopes_turned_or_not_averaged_or_not(check, grading, few, scattered, mo
     check(partial(losses.tie_aware_ndcg_loss, form="relaxed"), *draw(grading, 6))
 
 
+@pytest.mark.parametrize("grading", ["classes", "database"])
+def test_rows_that_lie_by_columns(check, loss, grading):
+    leaves, options = draw(grading, 9, dtype=torch.float32)
+    by_columns = [leaf.t().contiguous().t() for leaf in leaves]
+    check(loss, by_columns, options, rtol=1e-3, atol=1e-6)
+
+
 @pytest.mark.parametrize("grading", GRADINGS)
 @pytest.mark.usefixtures("path")
 def test_a_batch_in_tiles(check, grading, monkeypatch):

@@ -40,7 +40,8 @@ class Recording:
         self.setting, self.alpha = setting, 1.0 if relaxed else None
         self.lock = threading.Lock()
         with torch.no_grad():
-            self.x, self.labels = x.detach().clone(), labels.clone()
+            self.x = x.detach().clone(memory_format=torch.contiguous_format)
+            self.labels = labels.clone(memory_format=torch.contiguous_format)
             self.one = x.new_ones(())
             here, side = torch.cuda.current_stream(x.device), torch.cuda.Stream(x.device)
             side.wait_stream(here)

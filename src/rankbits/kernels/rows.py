@@ -31,7 +31,8 @@ def scale_rows_backward(
     gradient at x, times ``factor`` ()."""
     # Triton passes numbers as float32, which has too few digits of alpha for a float64 gradient
     if backend.uses_triton(x) and (alpha is None or x.dtype == torch.float32):
-        return backend.load("cuda", "rows").scale_backward(gradient, x, rows, alpha, factor)
+        triton_rows = backend.load("cuda", "rows")
+        return triton_rows.scale_backward(gradient.contiguous(), x, rows, alpha, factor)
     if alpha is not None:
         return torch.ops.aten.tanh_backward(gradient, rows).mul_(alpha * factor)
     norms, dead = _find_norms(x)
