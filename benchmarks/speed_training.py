@@ -106,6 +106,10 @@ def main() -> None:
             graphed = replace(graphed, chunk=None)
             peers["step, tie-aware-ap, graphs"] = stepper(made(graphed, examples, device))
             peers["bare forward-backward, graphs"] = bare(made(graphed, examples, device))
+            compiled = replace(graphed, compile=True)
+            peers["step, tie-aware-ap, compiled, graphs"] = stepper(
+                made(compiled, examples, device)
+            )
         timings = compare(peers, work=size, unit="images", seconds=0.4 if cuda else 2.0, cuda=cuda)
         amp = made(config, examples, device).amp
         title = f"{model}, batches of {size}, amp {amp}"

@@ -1,4 +1,4 @@
-"""Training by CUDA graphs: the same weights as without, in one pass and in chunks."""
+"""Training by CUDA graphs, or compiled: the same weights as without, in one pass and in chunks."""
 
 from __future__ import annotations
 
@@ -18,21 +18,24 @@ pytestmark = [
 
 @pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")
 @pytest.mark.parametrize("chunk", [None, 16])
-def test_a_run_by_graphs_has_the_same_weights(chunk):
+@pytest.mark.parametrize(
+    "faster", [{"graphs": True}, {"compile": True}, {"graphs": True, "compile": True}]
+)
+def test_a_faster_run_has_the_same_weights(chunk, faster):
     draw = np.random.default_rng(0)
     labels = np.arange(200) % 5
     images = (draw.integers(0, 50, (200, 16, 16, 3)) + 40 * labels[:, None, None, None]) % 256
     examples = Examples(images.astype(np.uint8), labels)
     settings = {"batch_size": 40, "chunk": chunk, "epochs": 2, "dropout": 0.2, "augment": "shift"}
     settings |= {"model": "conv", "bits": 16, "validation": 0, "device": "cuda", "amp": "off"}
-    runs = [rb.train(examples=examples, graphs=g, **settings) for g in (False, True)]
-    plain, graphed = (dict(run.model.state_dict()) for run in runs)
+    runs = [rb.train(examples=examples, **settings, **more) for more in ({}, faster)]
+    plain, changed = (dict(run.model.state_dict()) for run in runs)
     start = dict(rb.train(examples=examples, **settings | {"epochs": 0}).model.state_dict())
     moved = apart = 0.0
     for name, value in plain.items():
         if value.is_floating_point():
             moved += float((value - start[name]).square().sum())
-            apart += float((value - graphed[name]).square().sum())
+            apart += float((value - changed[name]).square().sum())
     assert apart < 0.01 * moved  # kernels add up in any order, and steps of Adam follow signs
 
 

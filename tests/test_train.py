@@ -76,6 +76,26 @@ def test_every_loss_learns_and_repeats(own, loss):
     ]
 
 
+@pytest.mark.parametrize("chunk", [None, 24])
+def test_a_compiled_network_is_trained_in_every_step(own, chunk, monkeypatch):
+    """Compiled by the backend that only traces, so the weights are the same to the last bit."""
+    compiled, traced = torch.compile, []
+
+    def trace(graph, inputs):
+        traced.append(inputs[0].shape)
+        return graph.forward
+
+    def compile_plainly(model, *, options, **rest):
+        assert options == {"fallback_random": True}
+        return compiled(model, backend=trace, **rest)
+
+    monkeypatch.setattr(torch, "compile", compile_plainly)
+    settings = SETTINGS | {"chunk": chunk, "epochs": 1, "hidden": 8, "dropout": 0.2}
+    runs = [rb.train(examples=own, compile=c, **settings) for c in (False, True)]
+    assert traced
+    assert same(*(run.model.state_dict() for run in runs))
+
+
 @pytest.mark.learned
 def test_fastap_embeddings_are_judged_by_cosine(own):
     run = rb.train(examples=own, loss="fastap", dim=16, epochs=3, batch_size=64, lr=0.01, say=quiet)

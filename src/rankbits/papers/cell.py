@@ -135,7 +135,8 @@ def make_config(
     if settings.short:
         size, chunk = min(config.batch_size, 48), config.chunk and 16
         side = config.side and min(config.side, SHORT_SIDE)
-        config = config.with_changes(epochs=2, steps=10, batch_size=size, chunk=chunk, side=side)
+        changes = {"batch_size": size, "chunk": chunk, "side": side, "compile": False}
+        config = config.with_changes(epochs=2, steps=10, **changes)
     return config
 
 

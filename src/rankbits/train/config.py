@@ -176,6 +176,7 @@ class OptimiserSettings(Settings, title="optimiser"):
     clip: float = option(0.0, "largest norm of the gradient; 0: no limit")
     amp: str = option("auto", "'off', 'bf16', 'fp16'; auto: bf16 on a GPU that has it")
     graphs: bool = option(False, "replay the network's passes as CUDA graphs: less to launch")
+    compile: bool = option(False, "compile the network's passes: less memory to read and write")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ the weights stay in one place, and each shape of inputs has its own graphs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -23,15 +24,20 @@ class Precision(Protocol):
 
 class GraphedNetwork:
     """Runs ``model`` by graphs, which are recorded once for each shape of inputs, in the model's
-    mode at that time.
+    mode at that time. ``passes`` runs it while a graph is recorded, such as the compiled model.
 
     ``p.grad`` of every trained weight must stay the same tensor: set gradients to zero, not to
     None. The model's random numbers follow the CUDA generator's seed at each call, and its buffers
     change as without graphs.
     """
 
-    def __init__(self, model: torch.nn.Module, precision: Precision) -> None:
-        self.model, self.precision = model, precision
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        precision: Precision,
+        passes: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    ) -> None:
+        self.model, self.precision, self.passes = model, precision, passes or model
         self.anchor = torch.zeros((), requires_grad=True)  # makes autograd call ``backward``
         self.recorded: dict[torch.Size, _Graphs] = {}
 
@@ -39,16 +45,16 @@ class GraphedNetwork:
         if x.shape not in self.recorded:
             if len(self.recorded) == MOST or not len(x):
                 with self.precision():
-                    return self.model(x)
-            self.recorded[x.shape] = _Graphs(self.model, x, self.precision)
+                    return self.passes(x)
+            self.recorded[x.shape] = _Graphs(self, x)
         return _Replayed.apply(self.anchor, x, self.recorded[x.shape])
 
 
 class _Graphs:
     """A forward and a backward pass over inputs of one shape."""
 
-    def __init__(self, model: torch.nn.Module, x: torch.Tensor, precision: Precision) -> None:
-        self.model, self.precision = model, precision
+    def __init__(self, network: GraphedNetwork, x: torch.Tensor) -> None:
+        model, self.precision, self.passes = network.model, network.precision, network.passes
         self.x = torch.empty_like(x, memory_format=_find_format(model)).copy_(x)
         trained = [p for p in model.parameters() if p.requires_grad]
         for parameter in trained:
@@ -82,7 +88,7 @@ class _Graphs:
 
     def _go_forward(self) -> torch.Tensor:
         with self.precision():
-            return self.model(self.x)
+            return self.passes(self.x)
 
     def _go_back(self, z: torch.Tensor, trained: list[torch.nn.Parameter]) -> None:
         slopes = torch.autograd.grad(z, trained, self.slope, allow_unused=True)

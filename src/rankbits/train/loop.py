@@ -60,9 +60,12 @@ class Trainer:
         self.optimiser = optimisers.make_optimiser(self.model, self.loss, config)
         self.trained = [p for p in self.model.parameters() if p.requires_grad]
         self.amp = choose_precision(config.amp, device)
-        self.network: Callable[[torch.Tensor], torch.Tensor] = self._run_network
-        if config.graphs:
-            self.network = self._make_graphs()
+        self.passes: Callable[[torch.Tensor], torch.Tensor] = self.model
+        if config.compile:
+            # random numbers are torch's own, so that a chunk has the same ones in both its passes
+            options = {"fallback_random": True}
+            self.passes = torch.compile(self.model, dynamic=False, options=options)  # type: ignore[arg-type]
+        self.network = self._make_graphs() if config.graphs else self._run_network
         set_training_mode(self.model, config)
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.amp == "fp16")
         all_epochs = len(self.sampler) * config.epochs
@@ -197,12 +200,12 @@ class Trainer:
 
     def _run_network(self, inputs: torch.Tensor) -> torch.Tensor:
         with precision(self.amp, self.device):
-            return self.model(inputs)
+            return self.passes(inputs)
 
     def _make_graphs(self) -> GraphedNetwork:
         if self.device.type != "cuda":
             _check.refuse(f"graphs = true needs a CUDA device; this run is on {self.device.type}.")
-        return GraphedNetwork(self.model, lambda: precision(self.amp, self.device))
+        return GraphedNetwork(self.model, lambda: precision(self.amp, self.device), self.passes)
 
     def _embed_rows(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the outputs of those training rows that can be read, and their numbers."""
