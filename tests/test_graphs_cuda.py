@@ -21,6 +21,7 @@ pytestmark = [
 @pytest.mark.parametrize(
     "faster", [{"graphs": True}, {"compile": True}, {"graphs": True, "compile": True}]
 )
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")  # torch's own use
 def test_a_faster_run_has_the_same_weights(chunk, faster):
     draw = np.random.default_rng(0)
     labels = np.arange(200) % 5
@@ -39,6 +40,7 @@ def test_a_faster_run_has_the_same_weights(chunk, faster):
     assert apart < 0.01 * moved  # kernels add up in any order, and steps of Adam follow signs
 
 
+@pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")
 def test_gradients_add_up_and_buffers_change_once():
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.BatchNorm1d(6)).cuda()
