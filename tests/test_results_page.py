@@ -90,7 +90,7 @@ def test_a_rival_beyond_the_papers_table_is_judged_apart():
     found = claims_talr.CLAIMS[0].find(Evidence(rows))
     assert found.verdict == YES and found.beyond.verdict == NO
     assert "Frozen, against HashNet: ahead in 3 of 4" in found.beyond.sentence
-    assert "HashNet at 24 bits (.900)" in found.instead
+    assert "HashNet at 24 bits (.900; TALR-AP, alpha fixed .810)" in found.instead
 
 
 def test_a_claim_is_unfinished_while_a_rival_of_its_table_lacks_rows():
@@ -101,6 +101,8 @@ def test_a_claim_is_unfinished_while_a_rival_of_its_table_lacks_rows():
     assert once.verdict == OPEN and "12 with fewer than two seeds" in once.sentence
     behind = [*few, *(row("talr/table1-s1/dpsh", 0.9, seed=s, bits=12) for s in (0, 1))]
     assert claims_talr.CLAIMS[0].find(Evidence(behind)).verdict == NO  # more rows change nothing
+    once = Evidence([*setting_one(0.8, seeds=(0,)), row("talr/table1-s1/dpsh", 0.9, bits=12)])
+    assert claims_talr.CLAIMS[0].find(once).verdict == OPEN  # a second seed could turn the mean
 
 
 def test_fine_tuned_rows_decide_and_frozen_ones_are_told_apart():

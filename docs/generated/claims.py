@@ -14,7 +14,7 @@ from generated.evidence import Evidence, Gap, Place, grid, short, signed
 REACHED, MISSED = "reached", "not reached"  # goals of our own
 YES, NO, OPEN = "reproduced", "not reproduced", "unfinished"
 CANNOT, NONE = "not testable here", "no rows yet"
-SEEDS = 2  # with fewer, a comparison does not count in favour of a claim
+SEEDS = 2  # with fewer, a comparison counts neither for a claim nor against it
 
 Line = tuple[str, Place]
 Pair = tuple[Line, Line]
@@ -96,23 +96,27 @@ def cross(ours: Sequence[Line], theirs: Sequence[Line]) -> list[Pair]:
     return [(a, b) for a in ours for b in theirs]
 
 
-def ahead_everywhere(part: Part) -> bool:
-    return all(gap.mean > 0 for gap in part.gaps)
+def ahead_everywhere(gaps: Sequence[Gap]) -> bool:
+    return all(gap.mean > 0 for gap in gaps)
 
 
-def ahead_in_most(part: Part) -> bool:
-    return sum(gap.mean > 0 for gap in part.gaps) > len(part.gaps) / 2
+def ahead_in_most(gaps: Sequence[Gap]) -> bool:
+    return sum(gap.mean > 0 for gap in gaps) > len(gaps) / 2
 
 
-def conclude(parts: Sequence[Part], rule: Callable[[Part], bool] = ahead_everywhere) -> Finding:
-    """The verdict on parts: one part that fails the rule decides against the claim; a part that
-    lacks rows keeps it unfinished."""
+def conclude(
+    parts: Sequence[Part], rule: Callable[[Sequence[Gap]], bool] = ahead_everywhere
+) -> Finding:
+    """The verdict on parts. One part that breaks the rule, over two seeds or more, decides against
+    the claim; a part that lacks rows keeps it unfinished."""
     known = [part for part in parts if part.gaps]
     if not known:
         return Finding(NONE)
     text = "; ".join(map(str, known)) + "."
     verdict = OPEN if any(part.missing for part in parts) else YES
-    verdict = verdict if all(map(rule, known)) else NO
+    settled = [[gap for gap in part.gaps if gap.seeds >= SEEDS] for part in known]
+    if not all(rule(gaps) for gaps in settled if gaps):
+        verdict = NO
     return Finding(verdict, text[0].upper() + text[1:])
 
 

@@ -56,9 +56,9 @@ RULES = """
 counting of its table. It is judged again **beyond** that set: with rivals that are not in the
 paper, with more lengths, or with ties averaged. Each section states the rule by which a claim is
 *reproduced* or *not reproduced*. A claim that can no longer hold is not reproduced, however many
-rows are missing. A claim that can still hold is *unfinished* until every rival of the table that
-can run here has rows for two seeds at every length. A goal of our own is *reached* or *not
-reached*.
+rows are missing; comparisons of one seed do not decide. A claim that can still hold is *unfinished*
+until every rival of the table that can run here has rows for two seeds at every length. A goal of
+our own is *reached* or *not reached*.
 
 **Tables.** A cell has the mean over seeds ± the standard deviation over seeds, and in brackets the
 figure of the paper, for the paper's network. Networks, weights and budgets here differ from those

@@ -41,15 +41,21 @@ def rivals(under: str) -> list[Line]:
 
 
 def name_leaders(evidence: Evidence, number: int, under: str) -> str:
-    """A sentence on the best method at each length below a folder."""
+    """A sentence on the best method at each length below a folder, and on the one after it."""
     leads: dict[str, list[str]] = {}
+    seeds = set()
     for b in LENGTHS[number]:
-        means = {said: evidence.mean(p.at(b)) for said, p in methods(under).values()}
-        known = {said: mean for said, mean in means.items() if mean is not None}
-        if len(known) > 1:
-            best = max(known, key=known.__getitem__)
-            leads.setdefault(best, []).append(f"{b} bits ({short(known[best])})")
+        places = {said: place.at(b) for said, (_, place) in methods(under).items()}
+        means = {said: mean for said, p in places.items() if (mean := evidence.mean(p)) is not None}
+        if len(means) > 1:
+            first, second = sorted(means, key=means.__getitem__, reverse=True)[:2]
+            after = f"{short(means[first])}; {second} {short(means[second])}"
+            leads.setdefault(first, []).append(f"{b} bits ({after})")
+            seeds |= {len(evidence.at(places[said])) for said in (first, second)}
     told = [f"{said} at {', '.join(lengths)}" for said, lengths in leads.items()]
     if not told:
         return ""
-    return f"In setting {number} ({FOLDERS[under][0]}) the best are {'; '.join(told)}."
+    how = FOLDERS[under][0] + (", one seed" if min(seeds) == 1 else "")
+    return (
+        f"In setting {number} ({how}) the best, each with the one after it, are {', '.join(told)}."
+    )
