@@ -174,6 +174,12 @@ class OptimiserSettings(Settings, title="optimiser"):
     momentum: float = option(0.9, "momentum of sgd")
     weight_decay: float = option(0.0, "weight decay")
     clip: float = option(0.0, "largest norm of the gradient; 0: no limit")
+
+
+@dataclass(frozen=True)
+class PassSettings(Settings, title="passes"):
+    """How the network's forward and backward passes are computed."""
+
     amp: str = option("auto", "'off', 'bf16', 'fp16'; auto: bf16 on a GPU that has it")
     graphs: bool = option(False, "replay the network's passes as CUDA graphs: less to launch")
     compile: bool = option(False, "compile the network's passes: less memory to read and write")
@@ -210,6 +216,7 @@ class RunSettings(Settings, title="run"):
 class TrainConfig(
     RunSettings,
     ScheduleSettings,
+    PassSettings,
     OptimiserSettings,
     BatchSettings,
     LossSettings,
