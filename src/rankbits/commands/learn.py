@@ -172,7 +172,7 @@ class Embed:
     )
     out: str | None = option(None, "the file of embeddings to write: .npz or .safetensors", "o")
     part: str | None = option(None, "for a protocol: train, queries, database or validation")
-    batch_size: int | None = option(None, "inputs at a time (default: 256; images on a CPU: 32)")
+    batch_size: int | None = option(None, "inputs at a time (default: 256; images on a CPU: 16)")
     workers: int = option(0, "processes that decode images")
     device: str = option("auto", DEVICE)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from rankbits.data.augment import View
 from rankbits.data.examples import Examples
 from rankbits.data.loading import Loader, batch_in_order
 from rankbits.evaluate import evaluate
+from rankbits.models.heap import keep_memory
 from rankbits.train.step import precision
 from rankbits.types import pack
 
@@ -63,7 +65,7 @@ def embed(
 ) -> Embedded:
     """Embed examples in order, in evaluation mode; the model gets its former mode back.
 
-    ``batch_size`` is 256 by default, and 32 for images on a CPU, where larger batches only take
+    ``batch_size`` is 256 by default, and 16 for images on a CPU, where larger batches only take
     more memory.
 
     >>> embed(torch.nn.Identity(), Examples(np.eye(2, dtype=np.float32), [0, 1])).embeddings
@@ -73,15 +75,17 @@ def embed(
     device = torch.device(device)
     if view is None and examples.kind != "features":
         _check.refuse("Images need a View: the side the network sees.")
+    images_on_cpu = view is not None and device.type == "cpu"
     if batch_size is None:
-        batch_size = 32 if view is not None and device.type == "cpu" else 256
+        batch_size = 16 if images_on_cpu else 256
     batches = batch_in_order(len(examples), batch_size)
     loader = make_loader(examples, batches, view, device, workers, cache)
     training = model.training
     model.eval()
     parts, rows = [], []
     try:
-        with Meter("embed", len(examples), "rows", shown=progress) as meter:
+        memory = keep_memory() if images_on_cpu and len(examples) > batch_size else nullcontext()
+        with memory, Meter("embed", len(examples), "rows", shown=progress) as meter:
             for batch in loader:
                 with precision(amp, device):
                     parts.append(compute_outputs(model, batch.inputs, view, device).cpu())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from rankbits.data.batches import Batches
 from rankbits.data.examples import Examples
 from rankbits.data.loading import Batch
 from rankbits.losses import gather
+from rankbits.models.heap import keep_memory
 from rankbits.train import optimisers
 from rankbits.train.advice import Advisor
 from rankbits.train.checkpoints import fingerprint_data
@@ -95,7 +97,8 @@ class Trainer:
         if progress.finished:
             self.say(f"{self.run.folder} is finished: {progress.step:,} steps.")
             return self._finish()
-        with self.stop.listen():
+        memory = keep_memory() if self.device.type == "cpu" else nullcontext()
+        with self.stop.listen(), memory:
             for epoch in range(progress.epoch, config.epochs):
                 self._train_epoch(epoch)
                 if self.stop.why:
