@@ -1,9 +1,10 @@
 """How fast batches of images go on a CPU if freed memory is kept for the next one, and if it is
 given back to the system each time, as glibc does by itself.
 
-    python benchmarks/speed_memory.py [--quick] [--save]
+    python benchmarks/speed_memory.py [--birds BIRDS] [--quick] [--save]
 
-Every sample is a process of its own, for what a process did before decides what glibc keeps. An
+With a folder of photographs it times the whole command `rankbits train BIRDS -o ENCODER` too. Every
+sample is a process of its own, for what a process did before decides what glibc keeps. An
 empty GLIBC_TUNABLES tells rankbits to leave glibc alone. Both ways run the same loops.
 """
 
@@ -14,7 +15,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -99,8 +102,39 @@ def measure(bench: Bench, case: tuple, repeats: int) -> None:
     bench.report(title, timings, ("rankbits",), megabytes=megabytes, side=side, what=what)
 
 
+def time_command(bench: Bench, birds: str, repeats: int) -> None:
+    """Time ``rankbits train``, with data and features kept in a folder that begins empty."""
+    samples: dict[str, list[float]] = {way: [] for way in WAYS}
+    peaks: dict[str, list[float]] = {way: [] for way in WAYS}
+    files = sum(path.is_file() for path in Path(birds).rglob("*"))
+    for number in range(repeats):
+        for way in list(WAYS)[:: 1 if number % 2 else -1]:
+            with tempfile.TemporaryDirectory() as folder:
+                words = [
+                    sys.executable,
+                    "-m",
+                    "rankbits",
+                    "train",
+                    birds,
+                    "-o",
+                    f"{folder}/encoder",
+                ]
+                environment = os.environ | WAYS[way] | {"RANKBITS_DATA": folder}
+                begin = time.perf_counter()
+                child = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL)
+                _, status, used = os.wait4(child.pid, 0)
+                samples[way].append(time.perf_counter() - begin)
+                child.returncode = os.waitstatus_to_exitcode(status)
+                assert child.returncode == 0, words
+                peaks[way].append(used.ru_maxrss * 1024 / 1e6)
+    timings = [Timing(way, samples[way], files, "images", 0.0) for way in WAYS]
+    megabytes = {way: float(np.median(peaks[way])) for way in WAYS}
+    bench.report("rankbits train, a whole command", timings, ("rankbits",), megabytes=megabytes)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--birds", help="a folder of photographs, a folder in it for each kind")
     parser.add_argument("--quick", action="store_true", help="fewer repeats")
     parser.add_argument("--save", action="store_true", help="write benchmarks/results")
     parser.add_argument("--case", help=argparse.SUPPRESS)
@@ -111,6 +145,8 @@ def main() -> None:
     bench = Bench("speed_memory", threads=THREADS, seed=SEED)
     for case in CASES:
         measure(bench, case, 2 if arguments.quick else 5)
+    if arguments.birds:
+        time_command(bench, arguments.birds, 2 if arguments.quick else 5)
     if arguments.save:
         bench.save()
 

@@ -227,16 +227,18 @@ def test_h2q_is_held_against_no_rotation_on_the_papers_losses_first():
 
 
 def test_itq_is_judged_as_the_authors_ran_it_and_apart_as_it_is_defined():
+    authors = "h2q/authors-frozen"
     rows = rotated({"h2q": 0.02, "itq": 0.01})
     assert claims_rotations.itq(Evidence(rows)).verdict == OPEN
-    rows = rotated({"h2q": 0.02, "itq": 0.01, "itq-port": -0.01, "random": -0.01})
+    ported = {"h2q": 0.02, "itq": 0.01, "itq-port": -0.01, "random": -0.01}
+    rows = rotated(ported, under=authors)
     found = claims_rotations.itq(Evidence([r | {"error": 0.25} for r in rows]))
     assert found.verdict == YES and found.beyond.verdict == NO
     assert "ITQ as the authors ran it lowers 6 of 6, on average -.010" in found.sentence
     assert (
         "none .250" in found.sentence and "changes figures by +.010, H2Q by +.020" in found.instead
     )
-    up = rotated({"h2q": 0.02, "itq": 0.01, "itq-port": 0.01})
+    up = rotated({"h2q": 0.02, "itq": 0.01, "itq-port": 0.01}, under=authors)
     assert claims_rotations.itq(Evidence(up)).verdict == NO
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from generated.claims import NO, NONE, OPEN, SEEDS, YES, Finding, Part, compare, conclude
 from generated.evidence import Evidence, Gap, counted, grid, short, signed
 from generated.h2q_lines import (
+    AUTHORS,
     AWARE,
     BROKEN,
     LOSSES,
@@ -63,16 +64,16 @@ def frequently_lower(gaps: Sequence[Gap]) -> bool:
 
 def itq(evidence: Evidence) -> Finding:
     """ITQ as the paper's authors ran it, and, apart, as its own paper defines it."""
-    plain, names = table1("none", T1, tuple(OWN)), {"itq-port": "ITQ as the authors ran it"}
+    plain, names = table1("none", AUTHORS, tuple(OWN)), {"itq-port": "ITQ as the authors ran it"}
     names |= {"itq-raw": "the same with the correct factor", "random": "a random rotation"}
-    every = {q: gains(evidence, table1(q, T1, tuple(OWN)), plain) for q in names}
+    every = {q: gains(evidence, table1(q, AUTHORS, tuple(OWN)), plain) for q in names}
     told = [
         f"{names[q]} lowers {sum(g.mean < 0 for g in gaps)} of {len(gaps)}, on average "
         f"{signed(mean_of(gaps))}"
         for q, gaps in every.items() if gaps
     ]  # fmt: skip
     errors = {
-        q: [r["error"] for r in evidence.named(T1) if r["quantizer"] == q and "error" in r]
+        q: [r["error"] for r in evidence.named(AUTHORS) if r["quantizer"] == q and "error" in r]
         for q in ("none", *names, "itq", "h2q", "h2q-sgd", "h2q-adam")
     }
     means = ", ".join(f"{q} {short(sum(e) / len(e))}" for q, e in errors.items() if e)
@@ -98,9 +99,9 @@ def itq(evidence: Evidence) -> Finding:
     sentence = join(told) + (
         f" Mean quantization error of training rows: {means}." if means else ""
     )
-    bits = evidence.bits(T1)
+    bits = evidence.bits(AUTHORS)
     quantizers = ("none", "random", "itq-port", "itq-raw", "itq")
-    lines = [line for q in quantizers for line in table1(q, T1, tuple(OWN))]
+    lines = [line for q in quantizers for line in table1(q, AUTHORS, tuple(OWN))]
     shown = grid(evidence, lines, bits, BROKEN) if right or ported else ""
     instead = ""
     if ported and right:
