@@ -3,9 +3,10 @@ given back to the system each time, as glibc does by itself.
 
     python benchmarks/speed_memory.py [--birds BIRDS] [--quick] [--save]
 
-With a folder of photographs it times the whole command `rankbits train BIRDS -o ENCODER` too. Every
-sample is a process of its own, for what a process did before decides what glibc keeps. An
-empty GLIBC_TUNABLES tells rankbits to leave glibc alone. Both ways run the same loops.
+With a folder of photographs it times the whole command `rankbits train BIRDS -o ENCODER` instead,
+and adds the rows to those of the batches. Every sample is a process of its own, for what a process
+did before decides what glibc keeps. An empty GLIBC_TUNABLES tells rankbits to leave glibc alone.
+Both ways run the same loops.
 """
 
 from __future__ import annotations
@@ -121,7 +122,9 @@ def time_command(bench: Bench, birds: str, repeats: int) -> None:
                 ]
                 environment = os.environ | WAYS[way] | {"RANKBITS_DATA": folder}
                 begin = time.perf_counter()
-                child = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL)
+                child = subprocess.Popen(
+                    [sys.executable, *words], env=environment, stdout=subprocess.DEVNULL
+                )
                 _, status, used = os.wait4(child.pid, 0)
                 samples[way].append(time.perf_counter() - begin)
                 child.returncode = os.waitstatus_to_exitcode(status)
@@ -143,12 +146,14 @@ def main() -> None:
         run(*json.loads(arguments.case))
         return
     bench = Bench("speed_memory", threads=THREADS, seed=SEED)
-    for case in CASES:
-        measure(bench, case, 2 if arguments.quick else 5)
+    repeats = 2 if arguments.quick else 5
     if arguments.birds:
-        time_command(bench, arguments.birds, 2 if arguments.quick else 5)
+        time_command(bench, arguments.birds, repeats)
+    else:
+        for case in CASES:
+            measure(bench, case, repeats)
     if arguments.save:
-        bench.save()
+        bench.add() if arguments.birds else bench.save()
 
 
 if __name__ == "__main__":
