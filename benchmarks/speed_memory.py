@@ -112,7 +112,6 @@ def time_command(bench: Bench, birds: str, repeats: int) -> None:
         for way in list(WAYS)[:: 1 if number % 2 else -1]:
             with tempfile.TemporaryDirectory() as folder:
                 words = [
-                    sys.executable,
                     "-m",
                     "rankbits",
                     "train",
