@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ from _bench import SETTLE, Bench, Timing, _clocks, _field
 from rankbits.data.augment import View
 from rankbits.data.examples import Examples
 from rankbits.models.efficientnet import EfficientNetLite
-from rankbits.models.heap import keep_memory
+from rankbits.models.heap import CHOSEN_BY_USER, keep_memory
 from rankbits.models.resnet import ResNet50
 from rankbits.train.embed import embed
 
@@ -72,66 +73,72 @@ def run(what: str, name: str, side: int, rows: int, batches: int) -> None:
     print(json.dumps({"seconds": seconds, "peak": peak, "value": float(value)}))
 
 
-def measure(bench: Bench, case: tuple, repeats: int) -> None:
-    what, name, side, rows, batches = case
-    samples: dict[str, list[float]] = {way: [] for way in WAYS}
+def compare_ways(
+    bench: Bench,
+    title: str,
+    rows: int,
+    once: Callable[[dict[str, str]], tuple[float, int]],
+    repeats: int,
+) -> None:
+    """Report the seconds and the peak memory of ``once`` with the environment of each way, in turn.
+    ``once`` starts a process and waits for it."""
+    usual = {name: value for name, value in os.environ.items() if name not in CHOSEN_BY_USER}
+    seconds: dict[str, list[float]] = {way: [] for way in WAYS}
     peaks: dict[str, list[float]] = {way: [] for way in WAYS}
-    values, spent, begin = set(), 0.0, _clocks()
-    environment = {name: v for name, v in os.environ.items() if not name.startswith("MALLOC_")}
-    environment.pop("GLIBC_TUNABLES", None)
+    clocks, own = _clocks(), _count_children()
     for number in range(repeats):
         for way in list(WAYS)[:: 1 if number % 2 else -1]:
             time.sleep(SETTLE)
-            before = os.times()
-            done = subprocess.run(
-                [sys.executable, __file__, "--case", json.dumps(case)],
-                env=environment | WAYS[way], capture_output=True, text=True, check=True,
-            )  # fmt: skip
-            after = os.times()
-            spent += after.children_user + after.children_system
-            spent -= before.children_user + before.children_system
-            row = json.loads(done.stdout)
-            samples[way].append(row["seconds"])
-            peaks[way].append(row["peak"] / 1e6)
-            values.add(row["value"])
-    assert len(values) == 1, f"the two ways must compute the same: {values}"
-    elsewhere, total = _clocks() - begin
-    others = round(max(0.0, float((elsewhere - spent) / total)), 3)
-    timings = [Timing(way, samples[way], rows * batches, "images", others) for way in WAYS]
+            taken, peak = once(usual | WAYS[way])
+            seconds[way].append(taken)
+            peaks[way].append(peak / 1e6)
+    elsewhere, total = _clocks() - clocks
+    others = round(max(0.0, float((elsewhere - _count_children() + own) / total)), 3)
+    timings = [Timing(way, seconds[way], rows, "images", others) for way in WAYS]
+    megabytes = {way: float(np.median(values)) for way, values in peaks.items()}
+    bench.report(title, timings, ("rankbits",), megabytes=megabytes)
+
+
+def _count_children() -> float:
+    """Seconds that processes which this one started have had of all cores."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def time_batches(bench: Bench, case: tuple, repeats: int) -> None:
+    what, name, side, rows, batches = case
+    values = set()
+
+    def once(environment: dict[str, str]) -> tuple[float, int]:
+        words = [sys.executable, __file__, "--case", json.dumps(case)]
+        row = json.loads(subprocess.check_output(words, env=environment, text=True))
+        values.add(row["value"])
+        return row["seconds"], row["peak"]
+
     title = f"{what}: {name} at {side}, {rows} at a time"
-    megabytes = {way: float(np.median(peaks[way])) for way in WAYS}
-    bench.report(title, timings, ("rankbits",), megabytes=megabytes, side=side, what=what)
+    compare_ways(bench, title, rows * batches, once, repeats)
+    assert len(values) == 1, f"the two ways must compute the same: {values}"
 
 
 def time_command(bench: Bench, birds: str, repeats: int) -> None:
     """Time ``rankbits train``, with data and features kept in a folder that begins empty."""
-    samples: dict[str, list[float]] = {way: [] for way in WAYS}
-    peaks: dict[str, list[float]] = {way: [] for way in WAYS}
+
+    def once(environment: dict[str, str]) -> tuple[float, int]:
+        with tempfile.TemporaryDirectory() as folder:
+            words = ["-m", "rankbits", "train", birds, "-o", f"{folder}/encoder"]
+            environment |= {"RANKBITS_DATA": folder}
+            begin = time.perf_counter()
+            child = subprocess.Popen(
+                [sys.executable, *words], env=environment, stdout=subprocess.DEVNULL
+            )
+            _, status, used = os.wait4(child.pid, 0)
+            seconds = time.perf_counter() - begin
+            child.returncode = os.waitstatus_to_exitcode(status)
+            assert child.returncode == 0, words
+            return seconds, used.ru_maxrss * 1024
+
     files = sum(path.is_file() for path in Path(birds).rglob("*"))
-    for number in range(repeats):
-        for way in list(WAYS)[:: 1 if number % 2 else -1]:
-            with tempfile.TemporaryDirectory() as folder:
-                words = [
-                    "-m",
-                    "rankbits",
-                    "train",
-                    birds,
-                    "-o",
-                    f"{folder}/encoder",
-                ]
-                environment = os.environ | WAYS[way] | {"RANKBITS_DATA": folder}
-                begin = time.perf_counter()
-                child = subprocess.Popen(
-                    [sys.executable, *words], env=environment, stdout=subprocess.DEVNULL
-                )
-                _, status, used = os.wait4(child.pid, 0)
-                samples[way].append(time.perf_counter() - begin)
-                child.returncode = os.waitstatus_to_exitcode(status)
-                assert child.returncode == 0, words
-                peaks[way].append(used.ru_maxrss * 1024 / 1e6)
-    timings = [Timing(way, samples[way], files, "images", 0.0) for way in WAYS]
-    megabytes = {way: float(np.median(peaks[way])) for way in WAYS}
-    bench.report("rankbits train, a whole command", timings, ("rankbits",), megabytes=megabytes)
+    compare_ways(bench, "rankbits train, a whole command", files, once, repeats)
 
 
 def main() -> None:
@@ -150,7 +157,7 @@ def main() -> None:
         time_command(bench, arguments.birds, repeats)
     else:
         for case in CASES:
-            measure(bench, case, repeats)
+            time_batches(bench, case, repeats)
     if arguments.save:
         bench.add() if arguments.birds else bench.save()
 
