@@ -8,7 +8,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "rankbits"
 WIDTH, BOX, HIGH, GAP = 860, 104, 30, 34  # of the picture, a room, a room's height, between rows
-LEFT_OUT = ("__init__", "__main__", "_version", "_option")
+LEFT_OUT = ("__init__", "__main__", "_version", "_threads", "_option")
 STYLE = (
     "text{font:12px system-ui,sans-serif;fill:#222;text-anchor:middle}"
     "rect{fill:#eef3fa;stroke:#0072B2}path{fill:none;stroke:#999}"

@@ -4,6 +4,7 @@ Train embeddings and binary codes for the ranking metric itself, turn any embedd
 search the bits exactly, and judge rankings with ties counted exactly.
 """
 
+from rankbits import _threads as _threads  # before torch
 from rankbits import report as report
 from rankbits._check import Refusal
 from rankbits._version import VERSION
