@@ -85,7 +85,7 @@ def compare_ways(
     usual = {name: value for name, value in os.environ.items() if name not in CHOSEN_BY_USER}
     seconds: dict[str, list[float]] = {way: [] for way in WAYS}
     peaks: dict[str, list[float]] = {way: [] for way in WAYS}
-    clocks, own = _clocks(), _count_children()
+    clocks, own = _clocks(), count_children()
     for number in range(repeats):
         for way in list(WAYS)[:: 1 if number % 2 else -1]:
             time.sleep(SETTLE)
@@ -93,13 +93,13 @@ def compare_ways(
             seconds[way].append(taken)
             peaks[way].append(peak / 1e6)
     elsewhere, total = _clocks() - clocks
-    others = round(max(0.0, float((elsewhere - _count_children() + own) / total)), 3)
+    others = round(max(0.0, float((elsewhere - count_children() + own) / total)), 3)
     timings = [Timing(way, seconds[way], rows, "images", others) for way in WAYS]
     megabytes = {way: float(np.median(values)) for way, values in peaks.items()}
     bench.report(title, timings, ("rankbits",), megabytes=megabytes)
 
 
-def _count_children() -> float:
+def count_children() -> float:
     """Seconds that processes which this one started have had of all cores."""
     times = os.times()
     return times.children_user + times.children_system

@@ -1,9 +1,10 @@
 """Let idle threads of torch sleep soon. It must be imported before torch, which reads this once.
 
 Between two loops a thread of OpenMP looks again and again whether there is more to do, and sleeps
-only after some milliseconds. Where other programs want the processor, it takes their time and its
-own: beside two of them, training on photographs takes 1.6 times as long. With this it looks for a
-twentieth of that time, and where nothing else runs, nothing gets slower.
+only after some milliseconds. Where other programs want the processor, that is time which nobody
+gets: embedding images beside them takes several times as long. With this a thread looks for a
+thirtieth of that time, and where nothing else runs, nothing gets slower
+(``benchmarks/speed_busy.py``).
 """
 
 import os
