@@ -51,6 +51,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "amp": ("auto", "off", "bf16", "fp16"),
     "augment": KINDS,
     "preset": tuple(PRESETS),
+    "last_layer": ("random", "principal"),
 }
 
 
@@ -109,9 +110,9 @@ class NetworkSettings(Settings, title="network"):
     dim: int | None = option(None, "outputs of an embedding layer, instead of bits")
     hidden: int = option(256, "width of the layers of an mlp")
     dropout: float = option(0.0, "share of numbers dropped before the last layer (mlp: each)")
+    last_layer: str = option("random", "its weights at first: 'random', or 'principal' components")
     freeze: bool = option(False, "train the head only")
     features: str | None = option(None, "a frozen network or run; its outputs are the inputs")
-    batch_norm: str = option("batch", "'batch': statistics of each chunk; 'frozen': as loaded")
 
     @property
     def width(self) -> int:
@@ -180,6 +181,7 @@ class OptimiserSettings(Settings, title="optimiser"):
 class PassSettings(Settings, title="passes"):
     """How the network's forward and backward passes are computed."""
 
+    batch_norm: str = option("batch", "'batch': statistics of each chunk; 'frozen': as loaded")
     amp: str = option("auto", "'off', 'bf16', 'fp16'; auto: bf16 on a GPU that has it")
     graphs: bool = option(False, "replay the network's passes as CUDA graphs: less to launch")
     compile: bool = option(False, "compile the network's passes: less memory to read and write")

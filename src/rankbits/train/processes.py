@@ -61,6 +61,12 @@ class Processes:
                     dist.all_reduce(buffer)
                     buffer /= self.world
 
+    def copy_from_first(self, model: torch.nn.Module) -> None:
+        """Give all processes the weights of the first."""
+        if self.world > 1:
+            for parameter in model.parameters():
+                dist.broadcast(parameter.data, 0)
+
     def wait(self) -> None:
         if self.world > 1:
             dist.barrier()

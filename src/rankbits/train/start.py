@@ -19,8 +19,10 @@ from rankbits.data.protocol import Protocol
 from rankbits.data.samplers import make_sampler
 from rankbits.losses.named import make_loss
 from rankbits.train.body import BODY, make_body, save_body
+from rankbits.train.checkpoints import CHECKPOINT
 from rankbits.train.config import TrainConfig
 from rankbits.train.embed import Validation
+from rankbits.train.last_layer import start_at_components
 from rankbits.train.loop import Trainer
 from rankbits.train.memory import BatchLoss
 from rankbits.train.optimisers import get_alpha, set_alpha
@@ -108,6 +110,16 @@ def _make_trainer(
         _check.refuse("mirror is for images; the data are features.")
     if model is None:
         model = build_model(config, inputs)
+    loading: dict[str, Any] = {
+        "workers": count_workers(config),
+        "cache": data_root(config.root) / "decoded" if config.cache else None,
+    }
+    if config.last_layer == "principal" and not (folder and (folder / CHECKPOINT).is_file()):
+        start_at_components(
+            model, source.train, inputs.make_view(mirror=config.mirror),
+            seed=config.seed, device=processes.device, **loading,
+        )  # fmt: skip
+        processes.copy_from_first(model)
     torch.manual_seed(config.seed)
     labels = source.train.labels
     options = config.options or {}
@@ -132,11 +144,9 @@ def _make_trainer(
         weights = sum(p.numel() for p in model.parameters())
         say(f"{rows}; {config.loss} on {weights:,} weights, {len(sampler):,} batches an epoch")
     batch_loss = BatchLoss(loss, config.memory, config.hswd)
-    workers, cache = count_workers(config), data_root(config.root) / "decoded"
     return Trainer(
-        run, source.train, source.held, sampler, batch_loss, processes, workers,
-        cache if config.cache else None, say,
-    )  # fmt: skip
+        run, source.train, source.held, sampler, batch_loss, processes, say=say, **loading
+    )
 
 
 def _make_folder(config: TrainConfig, processes: Processes) -> Path | None:
