@@ -25,7 +25,7 @@ import torch.distributed as dist
 
 from rankbits import _check
 from rankbits.models import find_head
-from rankbits.train.config import PassSettings
+from rankbits.train.config import TrainConfig
 
 BUCKET = 1 << 23  # numbers sent together between processes
 
@@ -149,7 +149,7 @@ def freeze_statistics(model: torch.nn.Module) -> None:
             module.eval()
 
 
-def set_training_mode(model: torch.nn.Module, config: PassSettings) -> None:
+def set_training_mode(model: torch.nn.Module, config: TrainConfig) -> None:
     """Put a network into training mode, except the parts that the settings freeze."""
     model.train()
     head = find_head(model)
