@@ -66,8 +66,7 @@ def test_other_layers_and_the_mode_stay_as_they_are(own):
 
 def test_more_outputs_than_directions_are_a_frame(own):
     model = make_embedder("linear", 100, inputs=64)
-    with pytest.warns(UserWarning, match="vary in"):
-        start_at_components(model, own)
+    start_at_components(model, own)
     weight = model.head.weight.detach().double().numpy()
     sizes = np.linalg.svd(weight)[1]
     kept = sizes > 1e-6 * sizes[0]
@@ -132,5 +131,5 @@ def test_refusals(own, settings, sentence):
 
 def test_examples_that_are_all_alike_are_refused():
     same = Examples(np.ones((5, 3), np.float32), np.arange(5))
-    with pytest.raises(Refusal, match="vary in 0 directions"):
+    with pytest.raises(Refusal, match="needs examples that differ"):
         rb.train(examples=same, bits=4, **QUIET)

@@ -94,12 +94,7 @@ def map_to_bits(embeddings: Any, bits: int, seed: int) -> AffineMap:
     """Fit ``weight`` (bits, dim) and ``offset`` (bits,) that centre (n, dim) rows and change their
     width: to principal components for fewer bits than dim, to a tight frame of them for more.
     """
-    return map_moments(Moments().add(embeddings), bits, seed)
-
-
-def map_moments(moments: Moments, bits: int, seed: int) -> AffineMap:
-    """Fit the same map to rows that were summed."""
-    mean, kept = keep_directions(moments, bits)
+    mean, kept = keep_directions(Moments().add(embeddings), bits)
     weight = make_frame(bits, len(kept), torch.Generator().manual_seed(seed)) @ kept
     return weight, -(weight @ mean)
 

@@ -19,7 +19,7 @@ from rankbits.data.augment import View
 from rankbits.data.examples import Examples
 from rankbits.models import find_head
 from rankbits.quantizers.orthogonal import random_rotation
-from rankbits.quantizers.principal import Moments, map_moments
+from rankbits.quantizers.principal import Moments
 from rankbits.train.embed import embed
 
 MOST = 10_000  # examples that the components are found from
@@ -58,14 +58,19 @@ def start_at_components(
         embed(model.to(device), _take_evenly(examples), view, device=device, **options)
     finally:
         hook.remove()
-    weight, offset = map_moments(moments, head.out_features, seed)
-    turn = random_rotation(len(weight), torch.Generator().manual_seed(seed), weight.dtype)
+    mean, directions = moments.find_directions()
+    if directions.shape[1] == 0:
+        _check.refuse("last_layer = 'principal' needs examples that differ; all are the same.")
+    components = directions[:, : head.out_features].T
+    # for more outputs than components the columns that are kept make a tight frame
+    turn = random_rotation(head.out_features, torch.Generator().manual_seed(seed), torch.float64)
+    weight = turn[:, : len(components)] @ components
     with torch.no_grad():
         before = head.weight.double().square().mean().sqrt().cpu()
-        size = before / weight.square().mean().sqrt()
-        head.weight.copy_(size * turn @ weight)
+        weight *= before / weight.square().mean().sqrt()
+        head.weight.copy_(weight)
         if head.bias is not None:
-            head.bias.copy_(size * turn @ offset)
+            head.bias.copy_(-(weight @ mean))
 
 
 def _add(moments: Moments, features: torch.Tensor) -> None:
