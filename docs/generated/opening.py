@@ -15,6 +15,7 @@ FOUND = (  # the claims whose findings matter to most readers, the most importan
     "ITQ does not improve",
     "Why MIHash fails when the network is fine-tuned",
     "FastAP ahead of other losses",
+    "Birds: FastAP ahead of other losses, from principal components",
     "Birds: where the last layer starts",
 )
 Found = Sequence[tuple[Claim, Finding]]
