@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import numpy as np
 import pytest
 
 import rankbits as rb
+from rankbits._files import lock_folder
 from rankbits.cli import main
 from rankbits.commands import learn
 from rankbits.data.folders import read_examples
@@ -16,6 +18,7 @@ from rankbits.models import scales
 from rankbits.models.weights import PUBLISHED, find_published
 from rankbits.train import TrainConfig
 from rankbits.train.body import Body
+from rankbits.train.features import compute_once
 from rankbits.train.run import Inputs
 
 torch = pytest.importorskip("torch")
@@ -184,3 +187,16 @@ def test_weights_of_an_installed_package_are_found(tmp_path, monkeypatch):
     found = find_published("efficientnet-lite0")
     assert found == tmp_path / "weights" / "efficientnet-lite0.safetensors" and found.is_file()
     assert find_published("efficientnet-lite0") == found
+
+
+def test_features_that_are_stored_are_read_while_others_are_computed(tmp_path):
+    """A file is written whole, so who finds it need not wait for the lock on the folder."""
+    stored = compute_once(tmp_path / "a.npy", 2, lambda: np.eye(2, dtype=np.float16))
+    reading = threading.Thread(
+        target=lambda: compute_once(tmp_path / "a.npy", 2, lambda: None), daemon=True
+    )
+    with lock_folder(tmp_path):
+        reading.start()
+        reading.join(timeout=30)
+        assert not reading.is_alive()
+    np.testing.assert_array_equal(stored, np.eye(2))

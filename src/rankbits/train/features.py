@@ -60,12 +60,13 @@ def compute_features(examples: Examples, config: TrainConfig) -> Examples:
 
 def compute_once(path: Path, rows: int, compute: Callable[[], np.ndarray]) -> np.ndarray:
     """Return the array (rows, width) of ``compute``, memory-mapped from the file ``path``. It is
-    computed only where that file does not exist."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with lock_folder(path.parent):  # other runs that need the file wait for it
-        if not path.is_file():
-            features = compute()
-            write_whole(path, lambda file: np.save(file, features))  # type: ignore[arg-type]
+    computed only where that file does not exist; then other runs that need a new file wait."""
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with lock_folder(path.parent):
+            if not path.is_file():  # another run may have written it meanwhile
+                features = compute()
+                write_whole(path, lambda file: np.save(file, features))  # type: ignore[arg-type]
     array = read_features(path, rows)
     if array is None:
         _check.refuse(f"{path} is damaged: remove it, and it is computed again.")
