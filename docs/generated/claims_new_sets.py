@@ -102,7 +102,8 @@ def beat_best(folder: str) -> Callable[[Evidence], Finding]:
 def compare_starts(evidence: Evidence) -> Finding:
     """What each loss gains where its last layer starts at principal components."""
     lines, told = [], []
-    for how, before, after in (("frozen", FROZEN, PRINCIPAL), ("fine-tuned", TUNED, GENTLE)):
+    kinds = (("frozen", "", FROZEN, PRINCIPAL), ("fine-tuned", " at a lower rate", TUNED, GENTLE))
+    for how, rate, before, after in kinds:
         ours, peers = list_lines(after)
         pairs = [(said, Place(p.name.replace(after, before)), p) for said, p in [ours, *peers]]
         gains = []
@@ -118,7 +119,7 @@ def compare_starts(evidence: Evidence) -> Finding:
         if gains:
             seeds = min(gap.seeds for gap in gains)
             least, most = (signed(pick(gap.mean for gap in gains)) for pick in (min, max))
-            told.append(f"{how}, {least} to {most} ({seeds} seed{'s' if seeds > 1 else ''})")
+            told.append(f"{how}{rate}, {least} to {most} ({seeds} seed{'s' if seeds > 1 else ''})")
     if not told:
         return Finding(NONE)
     untrained = Place(f"{PRINCIPAL}/untrained")
