@@ -260,13 +260,14 @@ def test_ten_kills_change_nothing(tmp_path):
 
 
 def train_spread(out: Path, loss: str) -> None:
-    """Train with dropout, memory, proxies and the hard sampler, in one process or several."""
+    """Train with dropout, memory, proxies, the hard sampler and a last layer that starts at
+    principal components, in one process or several."""
     images, labels = digits()
     x, labels = images[:600].reshape(600, 64).astype(np.float32) / 16, labels[:600]
     rb.train(
         examples=Examples(x, labels, labels // 5), model=make_network(), loss=loss, out=str(out),
         **SETTINGS | {"log_every": 1, "chunk": 32, "batch_size": 64, "sampler": "hard",
-                      "memory": 40},
+                      "memory": 40, "last_layer": "principal"},
     )  # fmt: skip
 
 
