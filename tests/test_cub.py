@@ -17,7 +17,7 @@ from rankbits.papers.rows import Settings
 from rankbits.papers.source import decode_images
 
 RECIPES = Path(__file__).parent.parent / "reproduce"
-BIRDS = read_recipes(RECIPES, ["fastap/cub", "fastap/cub-peers"])
+BIRDS = read_recipes(RECIPES, ["fastap/cub", "fastap/cub-tuned"])
 GRADED = read_recipes(RECIPES, ["talr/cifar100"])
 SMALL = {"model": "conv", "weights": None, "side": 32, "amp": "off", "batch_norm": "batch"}
 
