@@ -11,7 +11,7 @@ from rankbits import TrainConfig
 from rankbits.data.digits import digits
 from rankbits.data.examples import Examples
 from rankbits.train.advice import Advisor
-from rankbits.train.embed import Validation
+from rankbits.train.validation import Validation
 
 
 def make_digits(rows: int = 600) -> Examples:

@@ -28,7 +28,7 @@ from rankbits.train.checkpoints import (
     save_checkpoint,
     save_tensors,
 )  # fmt: skip
-from rankbits.train.embed import DATABASE, QUERIES, Validation, embed
+from rankbits.train.embed import embed
 from rankbits.train.log import LOG, Log, read_log
 from rankbits.train.processes import Processes, Stop, choose_device
 from rankbits.train.run import RUN, make_examples
@@ -265,20 +265,6 @@ def test_what_is_no_image_is_not_embedded(tmp_path):
     labelled = Examples(files.inputs, np.zeros(1, np.int64))
     with pytest.raises(rb.Refusal, match="None of the first 1 images can be read: "):
         rb.train(examples=labelled, validation=0, epochs=1, say=quiet)
-
-
-def test_many_rows_are_judged_by_a_draw(monkeypatch):
-    module = sys.modules["rankbits.train.embed"]  # rankbits.train is the function
-    monkeypatch.setattr(module, "QUERIES", 5)
-    monkeypatch.setattr(module, "DATABASE", 9)
-    assert QUERIES > 5 and DATABASE > 9
-    hot = np.eye(4, dtype=bool)[LABELS]
-    for labels in (LABELS, hot):
-        rows = Examples(X, labels)
-        judge = Validation(rows, rows, binary=True)
-        assert len(judge.queries) == 5 and len(judge.database) == 9
-    strangers = Validation(Examples(X, hot[:, ::-1] & hot), Examples(X, hot), binary=True)
-    assert strangers.database is strangers.queries
 
 
 def train_on(inputs, labels, folder, **changes):

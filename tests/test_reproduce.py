@@ -252,6 +252,17 @@ def test_a_cell_that_fails_does_not_stop_the_others(made, capsys):
     assert len(kept(made)) == 1
 
 
+def test_full_memory_is_told_in_a_sentence(made, capsys, monkeypatch):
+    def fill(*args):
+        raise torch.OutOfMemoryError("CUDA out of memory. " + "Process 1 has 3 GiB. " * 40)
+
+    monkeypatch.setitem(jobs.RUNS, "train", fill)
+    assert main(command(made, "made/cel", "--short", "--bits", "16", "--seed", "0")) == 1
+    told = capsys.readouterr()
+    assert "made/cel, 16 bits, seed 0: memory is full; run fewer cells at a time" in told.err
+    assert "Process 1" not in told.err + told.out
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

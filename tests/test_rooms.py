@@ -11,7 +11,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "rankbits"
 ROOMS = (
-    "_threads", "_version", "_check", "_option", "_files", "_progress", "_page", "types", "kernels",
+    "_threads", "_version", "_check", "_memory", "_option", "_files", "_progress", "_page", "types", "kernels",
     "metrics", "losses", "models", "quantizers", "indexes", "data", "evaluate", "train", "encoder",
     "texts", "account", "scale", "report", "client", "serve", "papers", "quickstart", "commands",
     "__init__", "cli", "__main__",

@@ -20,9 +20,9 @@ from rankbits.data.digits import digits
 from rankbits.data.examples import Examples
 from rankbits.losses.named import LOSSES
 from rankbits.train.checkpoints import CHECKPOINT, WEIGHTS, load_tensors
-from rankbits.train.embed import Validation
 from rankbits.train.log import LOG
 from rankbits.train.memory import BatchLoss
+from rankbits.train.validation import Validation
 from unmeasured import UNMEASURED
 
 
@@ -354,7 +354,25 @@ def test_patience_ends_a_run_and_the_best_weights_stay(own):
     train, held_rows = rb.data.split_own(own, rows.validation, rows.seed)
     judge = Validation(own.subset(train), own.subset(held_rows), binary=True)
     judged = judge.judge(run.model, None, torch.device("cpu"))
-    assert judged.mean_precision == run.progress.best
+    assert judged.figures["mAP"] == judged.chosen == run.progress.best
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError, RuntimeError, MemoryError])
+def test_full_memory_is_told_in_a_sentence(own, error):
+    def fill(z, labels):
+        raise error("CUDA error: out of memory. " + "Process 1 has 3 GiB. " * 40)
+
+    words = r"The memory of (cpu|cuda.*) is full: a step holds 64 .*, with chunk = 32 it holds half"
+    with pytest.raises(Refusal, match=words):
+        rb.train(examples=own, loss=fill, **SETTINGS | {"batch_size": 64})
+
+
+def test_other_errors_of_a_loss_stay(own):
+    def break_down(z, labels):
+        raise RuntimeError("shapes differ")
+
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        rb.train(examples=own, loss=break_down, **SETTINGS)
 
 
 @pytest.mark.learned

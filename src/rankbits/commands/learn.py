@@ -67,7 +67,8 @@ class Train(TrainConfig):
         run = train(config, protocol=protocol)
         if not run.progress.finished:
             raise KeyboardInterrupt  # so that a shell does not go on to commands that need the run
-        print(f"{self.out}: {run.progress.step:,} steps{_spell_map(run.progress.best)}")
+        best = _spell_best(run.progress.best, run.config.validate_by)
+        print(f"{self.out}: {run.progress.step:,} steps{best}")
         if self.quantizer != "none" or self.judge:
             report = finish_run(run, self.quantizer, judge=self.judge, protocol=protocol)
             if report is not None:
@@ -101,12 +102,12 @@ class Train(TrainConfig):
             f"{SMALLER} pixels; bits are fitted to the labels. With thousands of photographs and a "
             "GPU, --preset fine-tune trains all its layers."
         )
-        encoder, validation_map = train_frozen(examples, config, NETWORK, print_line)
-        print(f"{self.out}: {encoder}{_spell_map(validation_map)}")
+        encoder, figure = train_frozen(examples, config, NETWORK, print_line)
+        print(f"{self.out}: {encoder}{_spell_best(figure, config.validate_by)}")
 
 
-def _spell_map(value: float | None) -> str:
-    return "" if value is None else f", validation mAP {value:.4f}"
+def _spell_best(value: float | None, name: str) -> str:
+    return "" if value is None else f", validation {name} {value:.4f}"
 
 
 def suit_photographs(config: TrainConfig) -> tuple[TrainConfig, Examples | None]:

@@ -19,6 +19,7 @@ from rankbits.encoder.encoder import Encoder
 from rankbits.encoder.folder import QUANTIZER, make_folder, write_encoder
 from rankbits.encoder.stored import locate_features
 from rankbits.evaluate import evaluate
+from rankbits.evaluate.figures import find_cutoffs
 from rankbits.quantizers import Projection, Quantizer, SupervisedProjection, SupervisedRotation
 from rankbits.train.body import BODY, Body, make_body, save_body
 from rankbits.train.config import TrainConfig
@@ -35,7 +36,7 @@ def train_frozen(
     examples: Examples, config: TrainConfig, network: str, say: Callable[[str], None]
 ) -> tuple[Encoder, float | None]:
     """Embed the images by ``network``, frozen, and fit bits to the labels -> the encoder, saved in
-    ``config.out``, and the mAP of rows held out (None if no row can be held out)."""
+    ``config.out``, and the figure of rows held out (None if no row can be held out)."""
     folder = None if not config.out else make_folder(config.out)
     if folder is not None and (folder / RUN).is_file():
         _check.refuse(f"{folder} holds another run; give another folder.")
@@ -87,7 +88,7 @@ def _fit(features: np.ndarray, labels: np.ndarray, bits: int, seed: int) -> Quan
 def _validate(
     examples: Examples, features: np.ndarray, bits: int, config: TrainConfig
 ) -> float | None:
-    """The mAP of rows held out: bits are fitted to the other rows, which are the database."""
+    """The figure of rows held out: bits are fitted to the other rows, which are the database."""
     labels = examples.labels
     if not config.validation or labels.ndim == 2:
         return None
@@ -98,4 +99,6 @@ def _validate(
         return None
     encode = _fit(features[train], labels[train], bits, config.seed).encode
     codes = encode(features[held_out]), encode(features[train])
-    return evaluate(*codes, labels[held_out], labels[train], k=1)["mAP"]
+    name = config.validate_by
+    k = find_cutoffs(name) or 1
+    return evaluate(*codes, labels[held_out], labels[train], k=k, only=[name])[name]

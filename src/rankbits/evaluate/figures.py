@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -63,6 +64,21 @@ def choose_figures(
             )
         ]
     return rows
+
+
+def find_cutoffs(name: str) -> tuple[int, ...]:
+    """Find the cutoffs that a figure's name holds.
+
+    >>> find_cutoffs("hit@10"), find_cutoffs("MAP@R")
+    ((10,), ())
+    """
+    return tuple(int(digits) for digits in re.findall(r"@(\d+)", name))
+
+
+def check_figure(what: str, name: str) -> None:
+    """Refuse a name that no figure of a ranking has, such as ``hit@0``."""
+    points = tuple(at for at in find_cutoffs(name) if at) or (1,)
+    _check.choice(what, name, tuple(row[0] for row in choose_figures(points, "exp2", None)))
 
 
 def note_dropped(k: Any, points: tuple[int, ...], rows: int) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from rankbits._files import data_root
 from rankbits.data.protocol import Protocol
 from rankbits.encoder.finishing import Sides, embed_sides
 from rankbits.evaluate import evaluate
+from rankbits.evaluate.figures import find_cutoffs
 from rankbits.metrics import rank_codes
 from rankbits.papers.recipe import Cell, Recipe, read_recipes
 from rankbits.papers.rotations import fit_quantizer, measure_error
@@ -195,7 +195,7 @@ def judge_codes(
     where the protocol breaks them. Only figures that the protocol or the metric needs are computed.
     """
     alone = protocol.exclude_self
-    cutoffs = {int(k) for k in re.findall(r"@(\d+)", metric)}
+    cutoffs = set(find_cutoffs(metric))
     hits = protocol.metric.startswith("hit")
     usual = protocol.k if hits else () if protocol.k == Protocol.k else (max(protocol.k),)
     queries, database = codes or embedded.embeddings

@@ -14,6 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from rankbits._check import Refusal
+from rankbits._memory import give_back, is_full
 from rankbits.papers import cell, examples, neighbours, shallow
 from rankbits.papers.recipe import Cell, Recipe
 from rankbits.papers.rows import Row, Settings, make_key, name_file, read_rows, write_rows
@@ -80,7 +81,10 @@ def do_job(job: Job, settings: Settings, results: Path) -> Done:
     except Refusal as sentence:
         return Done(job, failed=str(sentence))
     except Exception as error:  # memory, a disk, a bug: other cells may have hours of work to save
-        return Done(job, failed=f"{type(error).__name__}: {error}")
+        full = "memory is full; run fewer cells at a time"
+        return Done(job, failed=full if is_full(error) else f"{type(error).__name__}: {error}")
+    finally:
+        give_back()
     write_rows(name_file(results, job.recipe.paper, settings.short), rows)
     return Done(job, rows, seconds=time.monotonic() - begin)
 

@@ -35,11 +35,12 @@ from rankbits.quantizers import Projection
 from rankbits.texts.judged import JudgedLoss, PairBatches, number_judgements, split_judgements
 from rankbits.texts.losses import Judgements, grade_pairs
 from rankbits.train import TrainConfig, Validation, train
-from rankbits.train.embed import DATABASE, QUERIES, Embedded
+from rankbits.train.embed import Embedded
 from rankbits.train.processes import choose_device
 from rankbits.train.run import Inputs
 from rankbits.train.sentences import embed_texts
 from rankbits.train.source import hold_out
+from rankbits.train.validation import DATABASE, QUERIES
 
 SAMPLED = 5000  # texts that the first bits are fitted to
 PRESETS: dict[str, dict[str, Any]] = {
@@ -125,8 +126,8 @@ def train_texts(
     if task.validation is None:
         config = config.with_changes(validation=0)
     else:
-        before = task.validation.judge(network.to(device), None, device).mean_precision
-        say(f"before training: validation mAP {before:.4f}")
+        before = task.validation.judge(network.to(device), None, device).chosen
+        say(f"before training: validation {config.validate_by} {before:.4f}")
     run = train(
         config, examples=task.examples, held=task.validation, model=network, say=say, **task.options
     )
@@ -236,7 +237,9 @@ def _make_label_task(features: np.ndarray, labels: np.ndarray, config: TrainConf
     source = hold_out(Examples(features, labels), config)
     validation = None
     if isinstance(source.held, Examples) and len(source.held):
-        validation = Validation(source.train, source.held, binary=True, seed=config.seed)
+        validation = Validation(
+            source.train, source.held, binary=True, seed=config.seed, figure=config.validate_by
+        )
     return Task(source.train, validation)
 
 
@@ -268,8 +271,9 @@ def _make_judged_task(
         rows = np.union1d(relevant, others).astype(np.int64)
         grades = grade_pairs(judgements, torch.from_numpy(queries), torch.from_numpy(rows)).long()
         validation = Validation(
-            examples.subset(rows), examples.subset(queries), binary=True, grades=grades.numpy()
-        )
+            examples.subset(rows), examples.subset(queries), binary=True, grades=grades.numpy(),
+            figure=config.validate_by,
+        )  # fmt: skip
     loss = JudgedLoss(config.loss, documents, judgements, **config.options or {})
     sampler = PairBatches(pairs, documents, config.batch_size, seed=config.seed)
     return Task(examples, validation, {"loss": loss, "sampler": sampler})

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from rankbits import _check
 from rankbits._option import DEVICE, option
 from rankbits.data.augment import KINDS
+from rankbits.evaluate.figures import check_figure
 
 # settings that a resumed run may change: where and how long it runs, not what it computes
 MAY_CHANGE = (
@@ -93,9 +94,14 @@ class DataSettings(Settings, title="data"):
     )
     root: str | None = option(None, "where the protocols' files lie (default: RANKBITS_DATA)")
     validation: float = option(0.1, "share of your data held out for validation; 0: none")
+    validate_by: str = option("mAP", "figure to choose weights by: mAP, hit@1, MAP@R, NDCG@10, ...")
     teachers: str | None = option(None, "runs that label images without labels: RUN,RUN")
     unlabelled: str | None = option(None, "those images (default: a protocol's database)")
     taught: float = option(0.8, "share of those images to learn from, the surest ones")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_figure("validate_by", self.validate_by)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from rankbits.models.heap import keep_memory
 from rankbits.train import optimisers
 from rankbits.train.advice import Advisor
 from rankbits.train.checkpoints import fingerprint_data
-from rankbits.train.embed import Validation, embed, make_loader
+from rankbits.train.embed import embed, make_loader
 from rankbits.train.graphs import GraphedNetwork
 from rankbits.train.log import Log
 from rankbits.train.memory import BatchLoss
@@ -35,6 +35,7 @@ from rankbits.train.step import (
     set_training_mode,
     sum_gradients,
 )
+from rankbits.train.validation import Validation
 
 
 @dataclass(eq=False)
@@ -77,7 +78,9 @@ class Trainer:
             self.validation, held = held, held.queries
         elif held is not None and len(held):
             binary = config.head == "hash"
-            self.validation = Validation(self.train, held, binary=binary, seed=config.seed)
+            self.validation = Validation(
+                self.train, held, binary=binary, seed=config.seed, figure=config.validate_by
+            )
         self.leads = self.processes.rank == 0
         data = "" if self.run.folder is None else fingerprint_data(self.train, held)
         self.keeper = Keeper(self.run, self.loss, self.optimiser, self.scaler, self.leads, data)
@@ -249,7 +252,7 @@ class Trainer:
             "alpha": optimisers.get_alpha(self.loss.loss),
             "examples_per_second": round(speed, 1),
         })  # fmt: skip
-        best = "" if progress.best is None else f", mAP {progress.best:.4f}"
+        best = "" if progress.best is None else f", {self.config.validate_by} {progress.best:.4f}"
         self.note = f"loss {float(value):.4f}, {speed:,.0f} examples/s{best}"
 
     def _validate(self, last: bool) -> None:
@@ -262,20 +265,18 @@ class Trainer:
             self.model, self.view, self.device, amp=self.amp, workers=self.workers,
             cache=self.cache, progress=self.leads,
         )  # fmt: skip
-        figure = result.mean_precision
-        self.log.write({
-            "step": progress.step, "epoch": progress.epoch, "validation_mAP": figure,
-            "constant_bits": result.constant_bits,
-        })  # fmt: skip
+        row = {f"validation_{name}": figure for name, figure in result.figures.items()}
+        more = {"constant_bits": result.constant_bits}
+        self.log.write({"step": progress.step, "epoch": progress.epoch, **row, **more})
         if self.leads:
-            self.say(f"epoch {progress.epoch}: validation mAP {figure:.4f}")
+            self.say(f"epoch {progress.epoch}: validation {result}")
             advisor = Advisor(self.config, self.run.inputs.kind, result.chance, result.rows)
             for line in advisor.advise(self.log.rows, last):
                 self.say(line)
             self.silent_since = time.monotonic()
         progress.worse += 1
-        if progress.best is None or figure > progress.best:
-            progress.best, progress.best_step, progress.worse = figure, progress.step, 0
+        if progress.best is None or result.chosen > progress.best:
+            progress.best, progress.best_step, progress.worse = result.chosen, progress.step, 0
             self.keeper.keep_best()
 
     def _save(self) -> None:

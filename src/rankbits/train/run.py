@@ -110,7 +110,7 @@ def build_model(config: TrainConfig, inputs: Inputs) -> torch.nn.Module:
 class Run:
     """A trained network, with everything that is needed to use it.
 
-    ``history`` holds the rows of ``log.jsonl``. ``progress.best`` is the best validation mAP, and
+    ``history`` holds the rows of ``log.jsonl``. ``progress.best`` is the best validation, and
     the weights are those that reached it (without validation, the last).
 
     >>> config = TrainConfig(bits=4)

@@ -14,9 +14,9 @@ from rankbits.data.items import read_items
 from rankbits.data.protocol import Protocol
 from rankbits.data.splits import split_classes, split_own
 from rankbits.train.config import TrainConfig
-from rankbits.train.embed import Validation
 from rankbits.train.features import compute_features
 from rankbits.train.teach import add_taught_examples
+from rankbits.train.validation import Validation
 
 
 @dataclass(frozen=True, eq=False)

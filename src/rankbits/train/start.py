@@ -12,6 +12,7 @@ import torch
 
 from rankbits import _check
 from rankbits._files import data_root, lock_folder, sweep_unfinished
+from rankbits._memory import refuse_full_memory
 from rankbits._progress import print_line
 from rankbits.data.batches import Batches
 from rankbits.data.examples import Examples
@@ -21,7 +22,6 @@ from rankbits.losses.named import make_loss
 from rankbits.train.body import BODY, make_body, save_body
 from rankbits.train.checkpoints import CHECKPOINT
 from rankbits.train.config import TrainConfig
-from rankbits.train.embed import Validation
 from rankbits.train.last_layer import start_at_components
 from rankbits.train.loop import Trainer
 from rankbits.train.memory import BatchLoss
@@ -29,6 +29,7 @@ from rankbits.train.optimisers import get_alpha, set_alpha
 from rankbits.train.processes import Processes, choose_device
 from rankbits.train.run import RUN, Run, build_model, choose_inputs, read_facts
 from rankbits.train.source import Source, hold_out, read_source
+from rankbits.train.validation import Validation
 
 WORKERS = 8
 
@@ -74,12 +75,21 @@ def train(
         config = config.with_changes(alpha=alpha)
     try:
         with torch.random.fork_rng(), ExitStack() as stack:
+            stack.enter_context(
+                refuse_full_memory(str(choose_device(config.device)), _advise_chunk(config))
+            )
             return _make_trainer(
                 config, examples, held, protocol, sampler, model, loss, say, stack
             ).train_to_end()
     finally:
         if alpha is not None:
             set_alpha(loss, alpha)
+
+
+def _advise_chunk(config: TrainConfig) -> str:
+    size = min(config.chunk or config.batch_size, config.batch_size)
+    text = f"a step holds {size:,} examples at a time"
+    return f"{text}, with chunk = {size // 2} it holds half as many" if size > 1 else text
 
 
 def _make_trainer(
