@@ -11,10 +11,10 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "rankbits"
 ROOMS = (
-    "_threads", "_version", "_check", "_memory", "_option", "_files", "_progress", "_page", "types", "kernels",
-    "metrics", "losses", "models", "quantizers", "indexes", "data", "evaluate", "train", "encoder",
-    "texts", "account", "scale", "report", "client", "serve", "papers", "quickstart", "commands",
-    "__init__", "cli", "__main__",
+    "_threads", "_version", "_check", "_memory", "_option", "_files", "_progress", "_page", "types",
+    "kernels", "metrics", "losses", "models", "quantizers", "indexes", "data", "evaluate", "train",
+    "encoder", "texts", "account", "scale", "report", "client", "serve", "papers", "quickstart",
+    "commands", "__init__", "cli", "__main__",
 )  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 

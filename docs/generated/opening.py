@@ -30,7 +30,8 @@ def open_page(found: Found) -> str:
     parts = []
     if judged:
         counts = f"{judged.count(YES)} hold and {judged.count(NO)} do not"
-        counts += f", {judged.count(OPEN)} are unfinished" if OPEN in judged else ""
+        left = judged.count(OPEN)
+        counts += f", {left} {'is' if left == 1 else 'are'} unfinished" if left else ""
         parts.append(f"Of {len(judged)} claims that can be judged here, {counts}:")
         lines = [[p, *(link_all(found, v, p) for v in used.values())] for p in papers]
         parts.append(table(["", *used], lines).rstrip())

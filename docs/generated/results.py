@@ -17,11 +17,12 @@ sys.path.insert(0, str(HERE.parent))
 
 from generated import (  # noqa: E402
     claims_best,
+    claims_birds,
     claims_budgets,
     claims_fastap,
+    claims_graded,
     claims_h2q,
     claims_made_sets,
-    claims_new_sets,
     claims_talr,
 )
 from generated.claims import CANNOT, NONE, Claim, Finding  # noqa: E402
@@ -35,7 +36,7 @@ PICTURES = HERE.parent / "pictures"
 RECIPES = HERE.parents[1] / "reproduce"
 CLAIMS = (
     *claims_talr.CLAIMS, *claims_budgets.CLAIMS, *claims_fastap.CLAIMS, *claims_h2q.CLAIMS,
-    *claims_best.CLAIMS, *claims_new_sets.CLAIMS, *claims_made_sets.CLAIMS,
+    *claims_best.CLAIMS, *claims_birds.CLAIMS, *claims_graded.CLAIMS, *claims_made_sets.CLAIMS,
 )  # fmt: skip
 PAPERS = {
     "TALR": "TALR: Hashing as tie-aware learning to rank",

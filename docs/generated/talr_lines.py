@@ -15,7 +15,7 @@ FOLDERS = {  # the name of each, and how its recipes of TALR-AP begin
     LONG: ("fine-tuned, chosen budget", "talr-ap"),
     TUNED: ("fine-tuned, 20 epochs", "talr-ap-simple"),
     S1: ("frozen", "talr-ap-simple"),
-    TUNED2: ("fine-tuned, chosen budget", "talr-ap"),
+    TUNED2: ("fine-tuned, 6 epochs", "talr-ap"),
     S2: ("frozen", "talr-ap-simple"),
 }
 LENGTHS = {1: (12, 24, 32, 48), 2: (16, 24, 32, 48)}  # of the paper's Table 1
