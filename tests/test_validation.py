@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import sys
 
 import numpy as np
@@ -12,6 +14,7 @@ import rankbits as rb
 from rankbits.cli import main
 from rankbits.data.digits import digits
 from rankbits.data.examples import Examples
+from rankbits.encoder import frozen
 from rankbits.train import Validation
 from rankbits.train.validation import DATABASE, QUERIES
 
@@ -79,6 +82,35 @@ def test_a_cutoff_past_the_validation_rows_is_refused():
 def test_a_name_that_no_figure_has_is_refused(name):
     with pytest.raises(rb.Refusal, match="validate_by"):
         rb.TrainConfig(validate_by=name)
+
+
+def test_whole_classes_are_held_out_where_new_ones_will_be_searched():
+    said = []
+    settings = {"bits": 4, "epochs": 1, "validation": 0.3, "say": said.append}
+    run = rb.train(examples=make_digits(400), hold_out="classes", **settings)
+    counts = np.bincount(make_digits(400).labels)
+    learned, held = map(int, re.findall(r"(\d+) (?:to learn|held out)", said[0]))
+    assert learned + held == 400
+    assert held in {sum(counts[list(c)]) for c in itertools.combinations(range(10), 3)}
+    assert 0 < run.progress.best < 1
+
+
+def test_too_few_classes_to_hold_one_out_are_refused():
+    rows = make_rows(np.arange(40) % 2)
+    with pytest.raises(rb.Refusal, match=r"needs more classes: validation = 0\.1 of 2 is none"):
+        rb.train(examples=rows, bits=4, hold_out="classes", say=print)
+
+
+def test_bits_of_a_frozen_network_are_judged_on_classes_held_out():
+    draw = np.random.default_rng(0)
+    labels = np.repeat(np.arange(10), 30)
+    features = (draw.normal(size=(10, 16))[labels] + draw.normal(size=(300, 16))).astype(np.float32)
+    rows = Examples(features, labels)
+    figures = {}
+    for how in ("auto", "rows", "classes"):
+        config = rb.TrainConfig(hold_out=how, validation=0.3)
+        figures[how] = frozen._validate(rows, features, 8, config)
+    assert figures["auto"] == figures["rows"] > figures["classes"] > 0
 
 
 def test_the_command_names_the_figure(tmp_path, capsys):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from generated.claims import MISSED, NO, NONE, OPEN, REACHED, SEEDS, YES, Finding
 from generated.claims_fastap import curve, rises
-from generated.evidence import Evidence, Gap, Place, counted, short, signed
+from generated.evidence import Evidence, Gap, Place, Row, counted, short, signed
 from generated.rows import table
 
 PEERS = {
@@ -16,6 +16,7 @@ PEERS = {
 FIGURES = {"R@1": "value", "R@2": "hit@2", "R@4": "hit@4", "R@8": "hit@8", "MAP@R": "MAP@R"}
 TUNED, FROZEN, PRINCIPAL = "fastap/cub-tuned", "fastap/cub-frozen", "fastap/cub-principal"
 TRIALS, SMALL, LARGE = f"{TUNED}-trials", 128, 512
+TRIED = {"R@1": "value", "MAP@R": "MAP@R", "held-out mAP": "validation"}
 BEST = {
     TUNED: f"{TUNED}/fastap-best",
     FROZEN: f"{FROZEN}/fastap-40-bins",
@@ -39,7 +40,7 @@ def show_birds(evidence: Evidence, lines: list[Line]) -> str:
 
 def spell_choice(evidence: Evidence, place: Place) -> str:
     """``rate .0003, 512 images``: what the rows of a place chose by trials."""
-    chosen = next((row.get("chosen", {}) for row in evidence.at(place).values()), {})
+    chosen: Row = next((row.get("chosen", {}) for row in evidence.at(place).values()), {})
     words = {"lr": "rate {}", "batch_size": "{} images", "epochs": "{} epochs"}
     words["options.bins"] = "{} bins"
     return ", ".join(words[name].format(value) for name, value in chosen.items() if name in words)
@@ -146,29 +147,28 @@ def compare_starts(evidence: Evidence) -> Finding:
 
 def compare_growth(evidence: Evidence) -> Finding:
     """What four times larger batches bring each loss in the trials, over the rates tried."""
+    ours, peers = list_lines(TRIALS)
     lines, gains = [], {}
-    (said, place), peers = list_lines(TRIALS)
-    for name, folder in [(said, place), *peers]:
-        found = {}
-        for vary, at in curve(evidence, folder.name):
-            key = (vary["lr"], vary["batch_size"])
-            found[key] = [evidence.mean(at, figure) for figure in ("value", "MAP@R", "validation")]
-        rates = sorted({rate for rate, _ in found})
-        pairs = [(found[rate, SMALL], found[rate, LARGE]) for rate in rates]
-        for rate, pair in zip(rates, pairs, strict=True):
-            cells = [[short(v) for v in figures if v is not None] for figures in pair]
-            columns = [cell for both in zip(*cells, strict=True) for cell in both]
-            lines.append([name, f"{rate:g}", *columns])
-        if pairs:
-            gains[name] = sum(b[0] - a[0] for a, b in pairs) / len(pairs)
-    if said not in gains:
+    for said, place in [ours, *peers]:
+        found: dict[tuple[float, int], dict[str, float]] = {}
+        for vary, at in curve(evidence, place.name):
+            means = {name: evidence.mean(at, figure) for name, figure in TRIED.items()}
+            known = {name: mean for name, mean in means.items() if mean is not None}
+            found[vary["lr"], vary["batch_size"]] = known
+        rises = []
+        for rate in sorted({rate for rate, _ in found}):
+            small, large = found[rate, SMALL], found[rate, LARGE]
+            rises.append(large["R@1"] - small["R@1"])
+            cells = [short(figures[name]) for name in TRIED for figures in (small, large)]
+            lines.append([said, f"{rate:g}", *cells])
+        if rises:
+            gains[said] = signed(sum(rises) / len(rises))
+    if ours[0] not in gains:
         return Finding(NONE)
-    others = {name: gain for name, gain in gains.items() if name != said}
-    text = f"R@1 of batches of {LARGE} minus {SMALL}, mean over the rates, one seed: {said} "
-    text += f"{signed(gains[said])}; {', '.join(f'{n} {signed(g)}' for n, g in others.items())}."
-    figures = ("R@1", "MAP@R", "held-out mAP")
-    heads = ["", "rate", *(f"{f}, {size}" for f in figures for size in (SMALL, LARGE))]
-    return Finding("", text, table(heads, lines))
+    text = f"R@1 of batches of {LARGE} minus {SMALL}, mean over the rates, one seed: "
+    text += ", ".join(f"{said} {gain}" for said, gain in gains.items())
+    heads = [f"{name}, {size}" for name in TRIED for size in (SMALL, LARGE)]
+    return Finding("", f"{text}.", table(["", "rate", *heads], lines))
 
 
 def compare_sampling(folder: str) -> Callable[[Evidence], Finding]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from rankbits import _check
 from rankbits.data.examples import Examples
-from rankbits.data.splits import split_own
 from rankbits.encoder.encoder import Encoder
 from rankbits.encoder.folder import QUANTIZER, make_folder, write_encoder
 from rankbits.encoder.stored import locate_features
@@ -27,6 +27,7 @@ from rankbits.train.embed import Embedded, embed
 from rankbits.train.features import compute_once
 from rankbits.train.processes import choose_device
 from rankbits.train.run import RUN
+from rankbits.train.source import split_examples
 
 LARGER, SMALLER = 320, 224  # two sizes tell kinds of birds apart better than one
 FEW = 2  # rows of a class that are needed to hold one out
@@ -88,17 +89,20 @@ def _fit(features: np.ndarray, labels: np.ndarray, bits: int, seed: int) -> Quan
 def _validate(
     examples: Examples, features: np.ndarray, bits: int, config: TrainConfig
 ) -> float | None:
-    """The figure of rows held out: bits are fitted to the other rows, which are the database."""
+    """The figure of rows held out: bits are fitted to the other rows, which are the database; rows
+    of classes held out whole query each other."""
     labels = examples.labels
     if not config.validation or labels.ndim == 2:
         return None
     if np.unique(labels, return_counts=True)[1].min() < FEW or len(np.unique(labels)) < 2:
         return None
-    train, held_out = split_own(examples, config.validation, config.seed)
+    train, held_out = split_examples(examples, config)
     if len(train) < bits or not len(held_out):
         return None
     encode = _fit(features[train], labels[train], bits, config.seed).encode
-    codes = encode(features[held_out]), encode(features[train])
+    database = held_out if config.hold_out == "classes" else train
+    codes = encode(features[held_out]), encode(features[database])
     name = config.validate_by
-    k = find_cutoffs(name) or 1
-    return evaluate(*codes, labels[held_out], labels[train], k=k, only=[name])[name]
+    how: dict[str, Any] = {"k": find_cutoffs(name) or 1, "only": [name]}
+    how["exclude_self"] = database is held_out
+    return evaluate(*codes, labels[held_out], labels[database], **how)[name]

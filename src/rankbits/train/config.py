@@ -52,6 +52,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "amp": ("auto", "off", "bf16", "fp16"),
     "augment": KINDS,
     "preset": tuple(PRESETS),
+    "hold_out": ("auto", "rows", "classes"),
     "last_layer": ("random", "principal"),
 }
 
@@ -94,6 +95,7 @@ class DataSettings(Settings, title="data"):
     )
     root: str | None = option(None, "where the protocols' files lie (default: RANKBITS_DATA)")
     validation: float = option(0.1, "share of your data held out for validation; 0: none")
+    hold_out: str = option("auto", "'rows' of each class, or 'classes', for kinds that are new")
     validate_by: str = option("mAP", "figure to choose weights by: mAP, hit@1, MAP@R, NDCG@10, ...")
     teachers: str | None = option(None, "runs that label images without labels: RUN,RUN")
     unlabelled: str | None = option(None, "those images (default: a protocol's database)")

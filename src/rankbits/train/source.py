@@ -49,8 +49,24 @@ def hold_out(examples: Examples, config: TrainConfig) -> Source:
     """Hold out the share ``config.validation`` of the examples."""
     if not config.validation:
         return Source(examples, None)
-    rows, held = split_own(examples, config.validation, config.seed)
+    rows, held = split_examples(examples, config)
     return Source(examples.subset(rows), examples.subset(held))
+
+
+def split_examples(
+    examples: Examples, config: TrainConfig, new: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to train on and rows held out, as ``config.hold_out`` says: of every class, or of whole
+    classes (auto: where the model is judged on ``new`` ones)."""
+    if config.hold_out == "rows" or (config.hold_out == "auto" and not new):
+        return split_own(examples, config.validation, config.seed)
+    rows, held = split_classes(examples, config.validation, config.seed)
+    if not len(held) and config.hold_out == "classes":
+        _check.refuse(
+            f"hold_out = 'classes' needs more classes: validation = {config.validation:g} of "
+            f"{examples.classes} is none."
+        )
+    return rows, held
 
 
 def _split_protocol(protocol: Protocol, config: TrainConfig) -> Source:
@@ -58,8 +74,7 @@ def _split_protocol(protocol: Protocol, config: TrainConfig) -> Source:
         protocol = replace(protocol, examples=compute_features(protocol.examples, config))
     train, held = protocol.train, protocol.validation
     if held is None and config.validation:
-        split = split_classes if protocol.exclude_self else split_own  # judged on new classes
-        rows, others = split(protocol.part("train"), config.validation, config.seed)
+        rows, others = split_examples(protocol.part("train"), config, protocol.exclude_self)
         train, held = train[rows], train[others]
     examples = protocol.examples.subset(train)
     if config.teachers:
