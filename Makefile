@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# of the tests, one more than cores: many wait for processes, disks or a browser
+WORKERS ?= $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 1) + 1)")
 
 # packages are installed without bytecode; the first import must be able to keep it for the next
 unexport PYTHONDONTWRITEBYTECODE
@@ -52,11 +54,11 @@ $(VENV)/.browser: | $(VENV)/.dev
 
 test: $(VENV)/.dev
 	$(MAKE) --jobs=3 --output-sync=target check wheel $(VENV)/.browser
-	$(BIN)/python -m pytest -n auto --dist loadgroup --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov --cov-report=term:skip-covered
 
 # what prints or pins learned figures, once more as if on other machines
 machines: $(VENV)/.dev
-	$(BIN)/python tests/machines.py $(MACHINES) $(BIN)/python -m pytest -q -m learned -n auto --dist loadgroup
+	$(BIN)/python tests/machines.py $(MACHINES) $(BIN)/python -m pytest -q -m learned -n $(WORKERS) --dist loadgroup
 
 # Ray on several nodes: four raylets, and one of them killed
 nodes: $(VENV)/.dev
