@@ -212,6 +212,28 @@ def test_small_pictures_with_colours_are_read_by_a_frozen_network(
     assert not capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("side", "sides"), [(32, (224, 160)), (90, (320, 224))])
+def test_pictures_of_an_array_are_read_by_it_as_well(photographs, tmp_path, side, sides):
+    _, made = photographs
+    draw = np.random.default_rng(0)
+    labels = np.arange(30) % 3
+    pixels = draw.integers(0, 80, (30, side, side, 3), np.uint8)
+    pixels[np.arange(30), :, :, labels] += 150
+    np.savez(tmp_path / "pictures.npz", images=pixels, labels=labels)
+    words = ["--bits", "8", "--device", "cpu", "-o", str(tmp_path / "x")]
+    assert main(["train", str(tmp_path / "pictures.npz"), *words]) == 0
+    assert made == [("efficientnet-lite0", *sides)]
+    given = read_examples(tmp_path / "pictures.npz")
+    config = TrainConfig(bits=8, device="cpu", out=str(tmp_path / "y"))
+    codes = frozen.train_frozen(given, config, "colours", print)[0].encode(pixels)
+    assert rb.evaluate(codes, codes, labels, exclude_self=True)["mAP"] > 0.99
+    grey = np.repeat(pixels[..., :1], 3, axis=3)
+    np.savez(tmp_path / "grey.npz", images=grey, labels=labels)
+    config = TrainConfig(data=str(tmp_path / "grey.npz"))
+    chosen, examples = learn.suit_photographs(config)
+    assert chosen == config and (examples is None) == (side == 32)
+
+
 def test_settings_that_would_do_nothing_are_refused(photographs, tmp_path, capsys):
     folder, made = photographs
     words = ["train", str(folder), "-o", str(tmp_path / "x"), "--device", "cpu"]

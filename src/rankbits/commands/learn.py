@@ -122,9 +122,9 @@ def suit_photographs(config: TrainConfig) -> tuple[TrainConfig, Examples | None]
     fitted to its outputs were measured to be far ahead of fine-tuning, and also with small ones,
     unless they are drawings, of the small network from random weights."""
     from rankbits.data.folders import read_examples
-    from rankbits.data.images import ImageFiles, have_colours
+    from rankbits.data.images import have_colours
     from rankbits.models.weights import find_published
-    from rankbits.train.run import SMALL, measure_first
+    from rankbits.train.run import SMALL, measure_side
 
     plain = config.model == "auto" and not (
         config.preset or config.weights or config.features or config.teachers
@@ -132,11 +132,14 @@ def suit_photographs(config: TrainConfig) -> tuple[TrainConfig, Examples | None]
     if not plain or not config.data or not Path(config.data).exists():
         return config, None
     examples = read_examples(config.data)
-    if not isinstance(examples.inputs, ImageFiles):
+    photographs = examples.kind == "files" or (
+        examples.kind == "images" and examples.inputs.shape[3] == 3  # type: ignore[union-attr]
+    )
+    if not photographs:
         return config, None
     published, unused = find_published(NETWORK) is not None, list_unused(config)
-    if measure_first(examples.inputs) <= SMALL:
-        if config.dim or unused or not have_colours(examples.inputs):
+    if measure_side(examples) <= SMALL:
+        if config.dim or unused or not have_colours(examples.inputs):  # type: ignore[arg-type]
             return config, None
         if not published:
             print_line(

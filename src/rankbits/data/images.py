@@ -103,15 +103,22 @@ def measure(path: str | os.PathLike[str]) -> tuple[int, int]:
         return image.size
 
 
-def have_colours(files: ImageFiles) -> bool:
-    """Tell whether images have colours, as photographs have and drawings or scans have not; from a
-    sample of those that can be read."""
-    step = max(1, len(files) // SAMPLE)
-    spans = []
-    for path in files.paths[::step][:SAMPLE]:
-        with contextlib.suppress(Unreadable):
-            pixels = decode(str(path), 16).astype(np.int16)
-            spans.append(float((pixels.max(2) - pixels.min(2)).mean()))
+def have_colours(images: ImageFiles | np.ndarray) -> bool:
+    """Tell whether images, files or (n, height, width, channels), have colours, as photographs have
+    and drawings or scans have not; from a sample of those that can be read.
+
+    >>> have_colours(np.full((9, 4, 4, 3), 200, np.uint8))
+    False
+    """
+    step = max(1, len(images) // SAMPLE)
+    sample: list[np.ndarray] = []
+    if isinstance(images, ImageFiles):
+        for path in images.paths[::step][:SAMPLE]:
+            with contextlib.suppress(Unreadable):
+                sample.append(decode(str(path), 16))
+    else:
+        sample += list(images[::step][:SAMPLE])
+    spans = [float(np.mean(pixels.max(2) - pixels.min(2))) for pixels in sample]
     return bool(spans) and float(np.mean(spans)) > GREY
 
 

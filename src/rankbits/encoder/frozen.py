@@ -26,7 +26,7 @@ from rankbits.train.config import TrainConfig
 from rankbits.train.embed import Embedded, embed
 from rankbits.train.features import compute_once
 from rankbits.train.processes import choose_device
-from rankbits.train.run import RUN, SMALL, measure_first
+from rankbits.train.run import RUN, SMALL, measure_side
 from rankbits.train.source import split_examples
 
 # two sizes tell kinds of birds apart better than one; pictures of 32 pixels gain nothing from more
@@ -61,8 +61,7 @@ def train_frozen(
 
 def choose_sides(examples: Examples) -> tuple[int, int]:
     """Choose the sides of the two copies of an image that the network reads."""
-    small = measure_first(examples.inputs) <= SMALL  # type: ignore[arg-type]
-    return SIDES_OF_SMALL if small else SIDES
+    return SIDES_OF_SMALL if measure_side(examples) <= SMALL else SIDES
 
 
 def _embed(examples: Examples, body: Body, config: TrainConfig) -> Embedded:

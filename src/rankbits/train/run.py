@@ -66,18 +66,20 @@ def choose_inputs(examples: Examples, config: TrainConfig) -> Inputs:
         _check.refuse("Texts are trained on by rankbits.texts.train_texts, not here.")
     if isinstance(examples.inputs, np.ndarray) and examples.kind == "features":
         return Inputs("features", dim=examples.inputs.shape[1])
-    if isinstance(examples.inputs, ImageFiles):
-        _check.not_empty("examples", len(examples))
-        image_side, channels = measure_first(examples.inputs), 3
-    else:
-        image_side, channels = min(examples.inputs.shape[1:3]), examples.inputs.shape[3]
+    image_side = measure_side(examples)
+    channels = 3 if isinstance(examples.inputs, ImageFiles) else examples.inputs.shape[3]
     small = choose_model(config, image_side) == "conv"
     side = config.side or (max(SIDE, min(image_side, SMALL)) if small else LARGE)
     return Inputs("images", side=side, channels=channels if small else 3)
 
 
-def measure_first(files: ImageFiles) -> int:
-    """Measure the shorter side of the first image that can be read."""
+def measure_side(examples: Examples) -> int:
+    """Measure the shorter side of images; of files, that of the first that can be read."""
+    files = examples.inputs
+    if isinstance(files, np.ndarray):
+        return min(files.shape[1:3])
+    assert isinstance(files, ImageFiles)
+    _check.not_empty("examples", len(examples))
     for path in files.paths[:100]:
         try:
             return min(measure(str(path)))
