@@ -240,10 +240,10 @@ def test_settings_that_would_do_nothing_are_refused(photographs, tmp_path, capsy
     assert main([*words, "--epochs", "3", "--loss", "fastap", "--workers", "0"]) == 1
     sentence = "loss and epochs would do nothing here, where bits are fitted to a network"
     assert sentence in capsys.readouterr().err and not made
-    assert (
-        main([*words, "--validate-by", "hit@1", "--hold-out", "classes", "--validation", "0.4"])
-        == 0
-    )
+    assert main([*words, "--quantizer", "itq"]) == 1
+    assert "--quantizer and --judge are not for bits that are" in capsys.readouterr().err
+    words += ["--validate-by", "hit@1", "--hold-out", "classes", "--validation", "0.4"]
+    assert main(words) == 0
 
 
 def test_pictures_of_eight_pixels_are_trained_on(tmp_path):
