@@ -141,7 +141,8 @@ def compare_starts(evidence: Evidence) -> Finding:
         f"{gained[0].upper()}{gained[1:]}. The components alone, without training, have {alone}.",
         table(heads, lines),
         instead="On new kinds of birds, with a last layer on a frozen network that starts at "
-        f"principal components and not at random weights, {gained}.",
+        "principal components and not at random weights, and settings chosen from more trials, "
+        f"{gained}.",
     )
 
 
